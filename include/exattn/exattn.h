@@ -1,0 +1,279 @@
+/* exattn: fused attention with the same bits everywhere.
+ *
+ * C11 and C++17. No function here throws, none needs initialisation, all may be called from any number of
+ * threads at once. "Definition" below means docs/definition.md, version EXATTN_DEFINITION.
+ *
+ * Shapes are written [a, b, c, d], outermost first. Sizes and strides count elements, in 64 bits.
+ */
+#ifndef EXATTN_EXATTN_H
+#define EXATTN_EXATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXATTN_VERSION_MAJOR 0
+#define EXATTN_VERSION_MINOR 1
+#define EXATTN_VERSION_PATCH 0
+#define EXATTN_VERSION "0.1.0"
+
+/** The version of the definition that the bits follow. Other bits would be another version. */
+#define EXATTN_DEFINITION "exattn-1"
+
+#if defined(EXATTN_STATIC)
+#define EXATTN_API
+#elif defined(_WIN32)
+#if defined(EXATTN_BUILDING)
+#define EXATTN_API __declspec(dllexport)
+#else
+#define EXATTN_API __declspec(dllimport)
+#endif
+#else
+#define EXATTN_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a call returns: one of the EXATTN_OK / EXATTN_ERROR_* values. */
+typedef int32_t exattn_status;
+
+enum {
+  EXATTN_OK = 0,
+  EXATTN_ERROR_NULL = 1,                 /**< a required pointer is null */
+  EXATTN_ERROR_STRUCT_SIZE = 2,          /**< struct_size is not one that this library knows */
+  EXATTN_ERROR_SIZE = 3,                 /**< a size is negative, or zero where it may not be */
+  EXATTN_ERROR_OVERFLOW = 4,             /**< a product of sizes and strides does not fit in 64 bits (or size_t) */
+  EXATTN_ERROR_STRIDES = 5,              /**< strides are missing (rank not set) */
+  EXATTN_ERROR_OVERLAP = 6,              /**< an output overlaps itself or something else that the call uses */
+  EXATTN_ERROR_ENUM = 7,                 /**< an enumeration field holds an unknown value */
+  EXATTN_ERROR_HEADS = 8,                /**< heads is not a multiple of kv_heads */
+  EXATTN_ERROR_OFFSET = 9,               /**< q_offset is negative, or kv_len of a sequence is out of range */
+  EXATTN_ERROR_ALIGNMENT = 10,           /**< a pointer is not aligned as its element type must be */
+  EXATTN_ERROR_SCRATCH = 11,             /**< the caller's scratch is smaller than the size query says */
+  EXATTN_ERROR_LANES_UNKNOWN = 12,       /**< no lane kind has that name or number */
+  EXATTN_ERROR_LANES_UNSUPPORTED = 13,   /**< the lane kind is not in this build, or not on this CPU or system */
+  EXATTN_ERROR_FLAVOUR_UNSUPPORTED = 14, /**< the lane kind has no fused multiply-add, so no fast flavour */
+  EXATTN_ERROR_MEMORY = 15,              /**< memory could not be allocated */
+  EXATTN_ERROR_THREADS = 16,             /**< a thread pool could not be made, or its size is out of range */
+  EXATTN_ERROR_EXECUTOR = 17             /**< the caller's parallel_for did not run the tasks it was given */
+};
+
+/** The name of a status, such as "EXATTN_ERROR_OVERLAP"; "EXATTN_STATUS_UNKNOWN" for any other number. */
+EXATTN_API const char *exattn_status_name(exattn_status status);
+
+/** One sentence that explains a status. Never null. */
+EXATTN_API const char *exattn_status_string(exattn_status status);
+
+/** EXATTN_VERSION of the library that is linked (not of the header). */
+EXATTN_API const char *exattn_version(void);
+
+/** EXATTN_DEFINITION of the library that is linked. */
+EXATTN_API const char *exattn_definition(void);
+
+/* ---- Flavours and lane kinds ------------------------------------------------------------------------- */
+
+/** Flavour: which of the two definitions the bits follow (definition, section 2). */
+enum {
+  EXATTN_EXACT = 0, /**< unfused binary32 operations: the same bits on every machine */
+  EXATTN_FAST = 1   /**< every multiply-add fused: the same bits on every machine with a fused multiply-add */
+};
+
+/** Lane kind: which instructions compute. Never changes a bit. */
+enum {
+  EXATTN_LANES_AUTO = 0,   /**< EXATTN_LANES of the environment if set, else the widest that CPU and system support */
+  EXATTN_LANES_SCALAR = 1, /**< one lane; fast through an emulated fused multiply-add (slow) */
+  EXATTN_LANES_SSE2 = 2,   /**< 4 lanes, exact only */
+  EXATTN_LANES_AVX2 = 3,   /**< 8 lanes; fast needs FMA3 */
+  EXATTN_LANES_AVX512 = 4, /**< 16 lanes */
+  EXATTN_LANES_NEON64 = 5  /**< 4 lanes, arm64 */
+};
+#define EXATTN_LANES_COUNT 6
+
+/** "exact" or "fast"; null for any other number. */
+EXATTN_API const char *exattn_flavour_name(int32_t flavour);
+
+/** "auto", "scalar", "sse2", "avx2", "avx512" or "neon64"; null for any other number. */
+EXATTN_API const char *exattn_lanes_name(int32_t lanes);
+
+/** The lane kind of that name. EXATTN_ERROR_LANES_UNKNOWN if there is none, EXATTN_ERROR_NULL. */
+EXATTN_API exattn_status exattn_lanes_from_name(const char *name, int32_t *lanes);
+
+/** What is known of a lane kind here and now. Fill in struct_size, then call exattn_lanes_query. */
+typedef struct exattn_lanes_info {
+  size_t struct_size; /**< sizeof(exattn_lanes_info) */
+  int32_t built;      /**< 1: this library holds its kernels */
+  int32_t cpu;        /**< 1: the CPU has its instructions */
+  int32_t os;         /**< 1: the operating system saves its registers */
+  int32_t exact;      /**< 1: usable for EXATTN_EXACT */
+  int32_t fast;       /**< 1: usable for EXATTN_FAST */
+  int32_t width;      /**< binary32 lanes in one vector */
+} exattn_lanes_info;
+
+/** Describes one lane kind (not EXATTN_LANES_AUTO). EXATTN_ERROR_LANES_UNKNOWN, _NULL, _STRUCT_SIZE. */
+EXATTN_API exattn_status exattn_lanes_query(int32_t lanes, exattn_lanes_info *info);
+
+/** The lane kind that a request resolves to, and the name that the chosen kernel gives itself, such as
+ * "avx2/exact". kernel may be null. EXATTN_ERROR_LANES_UNKNOWN (also for an unknown name in the environment
+ * variable EXATTN_LANES), _LANES_UNSUPPORTED, _FLAVOUR_UNSUPPORTED, _ENUM, _NULL. */
+EXATTN_API exattn_status exattn_lanes_resolve(int32_t lanes, int32_t flavour, int32_t *resolved, const char **kernel);
+
+/* ---- Threads ----------------------------------------------------------------------------------------- */
+
+/** A pool of worker threads that many calls, also concurrent ones, may share. */
+typedef struct exattn_pool exattn_pool;
+
+/** Makes a pool of that many threads, the caller's among them; 0 picks the number of processors that this
+ * process may use. EXATTN_ERROR_NULL, _THREADS (negative, over 4096, or refused by the system), _MEMORY. */
+EXATTN_API exattn_status exattn_pool_create(int32_t threads, exattn_pool **pool);
+
+/** Ends the pool's threads. No call may be using it. Null is ignored. */
+EXATTN_API void exattn_pool_destroy(exattn_pool *pool);
+
+/** How many threads the pool has; 0 for null. */
+EXATTN_API int32_t exattn_pool_threads(const exattn_pool *pool);
+
+/** The caller's own threads. parallel_for must call task(task_context, i) once for every i in [0, count), on any
+ * threads and in any order, and return when all have returned. count is never above `threads`. A call that
+ * comes twice, or not at all, does no harm to the result as long as one comes. */
+typedef struct exattn_executor {
+  size_t struct_size; /**< sizeof(exattn_executor) */
+  void *context;      /**< handed to parallel_for */
+  void (*parallel_for)(void *context, size_t count, void (*task)(void *task_context, size_t index), void *task_context);
+  int32_t threads; /**< how many tasks may run at once, 1 to 4096 */
+} exattn_executor;
+
+/* ---- Attention --------------------------------------------------------------------------------------- */
+
+/** Element types of inputs. */
+enum { EXATTN_F32 = 0 /**< IEEE-754 binary32 */ };
+
+/** An input. Element [i0, i1, ...] is at data + sum(i_n * stride[n]) elements; strides may be 0 (broadcast) or
+ * negative; data need only be aligned as its element type is. */
+typedef struct exattn_tensor {
+  const void *data;
+  int32_t dtype; /**< EXATTN_F32 */
+  int32_t rank;  /**< how many strides are set: 4 */
+  int64_t stride[4];
+} exattn_tensor;
+
+/** An output, binary32. No two elements may share memory. */
+typedef struct exattn_output {
+  float *data;
+  int32_t reserved; /**< 0 */
+  int32_t rank;     /**< how many strides are set: 4, or 3 for the log-sum-exp */
+  int64_t stride[4];
+} exattn_output;
+
+/** Where the scale comes from. */
+enum {
+  EXATTN_SCALE_DEFAULT = 0, /**< exattn_default_scale(head_dim); the field scale must be 0 */
+  EXATTN_SCALE_GIVEN = 1    /**< the field scale, whatever it holds */
+};
+
+/** What a row gives whose visible scores are all -inf (definition, section 9). */
+enum {
+  EXATTN_FULLY_MASKED_NAN = 0, /**< NaN */
+  EXATTN_FULLY_MASKED_ZERO = 1 /**< +0 */
+};
+
+/** One attention call: for every b, h, i: out[b,h,i,:] = softmax(scale * q[b,h,i,:] k^T + mask[b,h,i,:]) v.
+ * Start from EXATTN_ATTENTION_ARGS_INIT; every field that is left zero means "none" or "default". */
+typedef struct exattn_attention_args {
+  size_t struct_size; /**< sizeof(exattn_attention_args) */
+
+  int32_t flavour; /**< EXATTN_EXACT or EXATTN_FAST */
+  int32_t lanes;   /**< EXATTN_LANES_* */
+
+  int64_t batch;     /**< B, sequences, 0 or more */
+  int64_t heads;     /**< H, query heads, 0 or more, a multiple of kv_heads */
+  int64_t kv_heads;  /**< Hkv, key and value heads; query head h reads head h / (heads / kv_heads) */
+  int64_t q_len;     /**< Tq, query rows, 0 or more */
+  int64_t kv_len;    /**< Tk, keys, 0 or more */
+  int64_t head_dim;  /**< D, of queries and keys, 1 or more */
+  int64_t value_dim; /**< Dv, of values and outputs, 1 or more */
+
+  exattn_tensor q;    /**< [B, H, Tq, D] */
+  exattn_tensor k;    /**< [B, Hkv, Tk, D] */
+  exattn_tensor v;    /**< [B, Hkv, Tk, Dv] */
+  exattn_tensor mask; /**< [B, H, Tq, Tk], added to the scores; data null: none */
+  exattn_output out;  /**< [B, H, Tq, Dv] */
+  exattn_output lse;  /**< [B, H, Tq], natural log-sum-exp; data null: not wanted */
+
+  float scale;          /**< used as it is when scale_mode is EXATTN_SCALE_GIVEN */
+  int32_t scale_mode;   /**< EXATTN_SCALE_* */
+  int32_t causal;       /**< 1: row i sees keys j <= q_offset + i only; 0: no such rule */
+  int32_t fully_masked; /**< EXATTN_FULLY_MASKED_* */
+  int64_t q_offset;     /**< absolute position of query row 0, 0 or more */
+  int64_t window;       /**< above 0: row i sees keys j > q_offset + i - window only */
+
+  const float *sinks;       /**< [H] sink logits, or null */
+  const int64_t *q_offsets; /**< [B], replaces q_offset, or null */
+  const int64_t *kv_lens;   /**< [B], each 0 to kv_len: keys of that sequence, or null */
+
+  void *scratch;       /**< exattn_attention_scratch_size bytes, any alignment; or null: the library allocates */
+  size_t scratch_size; /**< bytes at scratch */
+
+  exattn_pool *pool;               /**< threads to use, or null */
+  const exattn_executor *executor; /**< the caller's threads, or null; not together with pool. Neither: serial */
+
+  const char **kernel; /**< receives the name of the kernel that ran, such as "avx2/exact"; or null */
+  char *message;       /**< receives what was wrong and what is allowed, zero-terminated; or null */
+  size_t message_size; /**< bytes at message */
+} exattn_attention_args;
+
+#define EXATTN_ATTENTION_ARGS_INIT                                                                                     \
+  { sizeof(exattn_attention_args) }
+
+/** Computes attention. Everything is checked first: with any status but EXATTN_OK and EXATTN_ERROR_EXECUTOR
+ * nothing has been written. The bits depend on the inputs, the flavour and the options of the definition alone.
+ * Runs in round-to-nearest with gradual underflow and leaves the caller's floating-point state as it was. */
+EXATTN_API exattn_status exattn_attention(const exattn_attention_args *args);
+
+/** Scratch bytes that exattn_attention needs for these arguments (pointers in them may be null). The size depends
+ * on head_dim, value_dim and the number of threads, never on q_len or kv_len. */
+EXATTN_API exattn_status exattn_attention_scratch_size(const exattn_attention_args *args, size_t *bytes);
+
+/** 1 / sqrt(head_dim): square root and division rounded to nearest (definition, section 3). head_dim above 0. */
+EXATTN_API float exattn_default_scale(int64_t head_dim);
+
+/* ---- Softmax ----------------------------------------------------------------------------------------- */
+
+/** Softmax of every row of a [d0, d1, d2, n] tensor over its last dimension (definition, section 11). */
+typedef struct exattn_softmax_args {
+  size_t struct_size; /**< sizeof(exattn_softmax_args) */
+  int32_t flavour;    /**< EXATTN_EXACT or EXATTN_FAST */
+  int32_t lanes;      /**< EXATTN_LANES_* */
+  int64_t shape[4];   /**< each 0 or more; unused leading ones are 1 */
+  exattn_tensor x;    /**< input */
+  exattn_output y;    /**< output; may be x itself with the same strides (in place), else no overlap */
+  exattn_pool *pool;
+  const exattn_executor *executor;
+  const char **kernel;
+  char *message;
+  size_t message_size;
+} exattn_softmax_args;
+
+#define EXATTN_SOFTMAX_ARGS_INIT                                                                                       \
+  { sizeof(exattn_softmax_args) }
+
+/** Computes softmax rows. Errors and guarantees as for exattn_attention. */
+EXATTN_API exattn_status exattn_softmax(const exattn_softmax_args *args);
+
+/* ---- The functions of the definition ----------------------------------------------------------------- */
+
+enum {
+  EXATTN_FUNCTION_EXP = 0, /**< e^x for x <= 0 or NaN (definition, section 7); any other x is not defined */
+  EXATTN_FUNCTION_LOG = 1  /**< ln x for x = 0, x >= 1 or NaN (definition, section 8); any other x is not defined */
+};
+
+/** y[i] = f(x[i]) for i in [0, n), with the bits that attention uses: for measuring and checking them. x == y is
+ * allowed. EXATTN_ERROR_NULL, _ENUM and the statuses of exattn_lanes_resolve. */
+EXATTN_API exattn_status exattn_evaluate(int32_t function, int32_t flavour, int32_t lanes, const float *x, float *y,
+                                         size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* EXATTN_EXATTN_H */

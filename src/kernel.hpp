@@ -1,0 +1,76 @@
+// What the engine hands to a kernel, and what a kernel exports: one constant table per lane kind and flavour.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace exattn {
+
+// Rows of a tile, and keys of a block (definition, section 5).
+inline constexpr std::int64_t kTileRows = 32;
+inline constexpr std::int64_t kBlockKeys = 64;
+
+struct Strided {
+  const float *data = nullptr;
+  std::int64_t stride[4] = {0, 0, 0, 0};
+};
+
+struct StridedOutput {
+  float *data = nullptr;
+  std::int64_t stride[4] = {0, 0, 0, 0};
+};
+
+// A checked attention call. Kernels trust every field.
+struct AttentionPlan {
+  std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim, value_dim;
+  Strided q, k, v, mask;  // mask.data null: none
+  StridedOutput out, lse; // lse.data null: not wanted
+  float scale;
+  bool causal;
+  bool fully_masked_zero;
+  std::int64_t q_offset, window; // window <= 0: none
+  const float *sinks;            // [heads] or null
+  const std::int64_t *q_offsets; // [batch] or null
+  const std::int64_t *kv_lens;   // [batch] or null
+
+  // Work items: the rows that share a KV head, (query row, head of the group) with the head fastest, are cut into
+  // runs of rows_per_item. Item n is run n % items_per_kv_head of KV head n / items_per_kv_head of [batch, kv_heads].
+  std::int64_t rows_per_item; // a multiple of kTileRows
+  std::int64_t items_per_kv_head;
+  std::int64_t items;
+};
+
+// Scratch of one worker, in bytes, 64-byte aligned. A function of the head sizes alone.
+std::size_t attention_scratch_bytes(std::int64_t head_dim, std::int64_t value_dim);
+
+// How many rows an item has. A function of the head sizes alone.
+std::int64_t attention_rows_per_item(std::int64_t head_dim, std::int64_t value_dim);
+
+struct SoftmaxPlan {
+  std::int64_t shape[4];
+  Strided x;
+  StridedOutput y;
+};
+
+struct Kernel {
+  const char *name; // "avx2/exact"
+  void (*attention)(const AttentionPlan &plan, std::int64_t item, void *scratch);
+  // Rows first_row .. first_row + rows of the [d0, d1, d2] rows, last dimension fastest.
+  void (*softmax)(const SoftmaxPlan &plan, std::int64_t first_row, std::int64_t rows);
+  void (*evaluate)(std::int32_t function, const float *x, float *y, std::size_t n);
+};
+
+} // namespace exattn
+
+// One per translation unit kernel_*.cpp; which of them are built, src/CMakeLists.txt says (EXATTN_HAVE_<LANES>).
+extern "C" {
+extern const exattn::Kernel exattn_kernel_scalar_exact;
+extern const exattn::Kernel exattn_kernel_scalar_fast;
+extern const exattn::Kernel exattn_kernel_sse2_exact;
+extern const exattn::Kernel exattn_kernel_avx2_exact;
+extern const exattn::Kernel exattn_kernel_avx2_fast;
+extern const exattn::Kernel exattn_kernel_avx512_exact;
+extern const exattn::Kernel exattn_kernel_avx512_fast;
+extern const exattn::Kernel exattn_kernel_neon64_exact;
+extern const exattn::Kernel exattn_kernel_neon64_fast;
+}
