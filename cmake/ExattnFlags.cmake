@@ -1,0 +1,95 @@
+# Compiler options: what keeps the bits, what warns, and what each lane kind needs.
+include(CheckCXXCompilerFlag)
+include(CheckCXXSourceCompiles)
+
+# Which architecture the compiler makes code for; its own macros know that better than CMAKE_SYSTEM_PROCESSOR.
+function(exattn_detect_architecture out)
+  set(CMAKE_REQUIRED_QUIET ON)
+  check_cxx_source_compiles("#if !defined(__x86_64__) && !defined(_M_X64)\n#error\n#endif\nint main() {}"
+                            EXATTN_TARGET_IS_X86_64)
+  check_cxx_source_compiles("#if !defined(__aarch64__) && !defined(_M_ARM64)\n#error\n#endif\nint main() {}"
+                            EXATTN_TARGET_IS_ARM64)
+  if(EXATTN_TARGET_IS_X86_64)
+    set(${out} x86_64 PARENT_SCOPE)
+  elseif(EXATTN_TARGET_IS_ARM64)
+    set(${out} arm64 PARENT_SCOPE)
+  else()
+    set(${out} other PARENT_SCOPE)
+  endif()
+endfunction()
+exattn_detect_architecture(EXATTN_ARCHITECTURE)
+
+# Options that come after the user's: no contraction, no reassociation, no assumption about special values. Contraction
+# comes last, since Clang's other options switch it back on. GCC's -fno-trapping-math changes no result, so it stays
+# the user's choice.
+set(EXATTN_SAFE_MATH_OPTIONS
+    -fno-fast-math
+    -fno-unsafe-math-optimizations
+    -fno-associative-math
+    -fno-reciprocal-math
+    -fno-finite-math-only
+    -fsigned-zeros
+    -fno-rounding-math)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND EXATTN_SAFE_MATH_OPTIONS -fno-single-precision-constant)
+elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND EXATTN_SAFE_MATH_OPTIONS -fdenormal-fp-math=ieee)
+  # Overriding what the user asked for is the point here, so Clang need not say it for each file.
+  foreach(option overriding-t-option overriding-option)
+    string(MAKE_C_IDENTIFIER "EXATTN_HAS_W_${option}" variable)
+    check_cxx_compiler_flag(-Werror=unknown-warning-option\;-W${option} ${variable})
+    if(${variable})
+      list(APPEND EXATTN_SAFE_MATH_OPTIONS -Wno-${option})
+    endif()
+  endforeach()
+endif()
+list(APPEND EXATTN_SAFE_MATH_OPTIONS -ffp-contract=off)
+
+# A known instruction set after the user's options (-march=native, -mavx): without it the compiler may put
+# instructions into a kernel that its lane kind does not promise. -mno-sse3 takes back all later vector extensions.
+if(EXATTN_ARCHITECTURE STREQUAL "x86_64")
+  set(EXATTN_BASELINE_OPTIONS -march=x86-64 -mtune=generic -mfpmath=sse -mno-sse3 -mno-bmi -mno-bmi2 -mno-lzcnt
+                              -mno-popcnt -mno-movbe -mno-adx)
+elseif(EXATTN_ARCHITECTURE STREQUAL "arm64" AND NOT APPLE)
+  set(EXATTN_BASELINE_OPTIONS -march=armv8-a)
+endif()
+
+set(EXATTN_AVX512_OPTIONS -mavx2 -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512)
+set(EXATTN_OPTIONS_scalar_exact "")
+set(EXATTN_OPTIONS_scalar_fast "")
+set(EXATTN_OPTIONS_sse2_exact "")
+set(EXATTN_OPTIONS_avx2_exact -mavx2)
+set(EXATTN_OPTIONS_avx2_fast -mavx2 -mfma)
+set(EXATTN_OPTIONS_avx512_exact ${EXATTN_AVX512_OPTIONS})
+set(EXATTN_OPTIONS_avx512_fast ${EXATTN_AVX512_OPTIONS} -mfma)
+set(EXATTN_OPTIONS_neon64_exact "")
+set(EXATTN_OPTIONS_neon64_fast "")
+
+# For every kernel. The one place for options that make kernels fast.
+set(EXATTN_KERNEL_OPTIONS -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-lto)
+
+# C++20, warnings and hidden symbols.
+function(exattn_common target)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  set_target_properties(${target} PROPERTIES
+    CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
+                                           $<$<BOOL:${EXATTN_WERROR}>:-Werror>)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# For every target whose floating-point results count.
+function(exattn_safe_math target)
+  target_compile_options(${target} PRIVATE ${EXATTN_SAFE_MATH_OPTIONS})
+endfunction()
+
+# DEVELOPMENT: of the sources named, those that exist by now.
+function(exattn_present out)
+  set(found "")
+  foreach(source IN LISTS ARGN)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+      list(APPEND found ${source})
+    endif()
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
