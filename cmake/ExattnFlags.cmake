@@ -54,16 +54,12 @@ elseif(EXATTN_ARCHITECTURE STREQUAL "arm64" AND NOT APPLE)
   set(EXATTN_BASELINE_OPTIONS -march=armv8-a)
 endif()
 
-set(EXATTN_AVX512_OPTIONS -mavx2 -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512)
-set(EXATTN_OPTIONS_scalar_exact "")
-set(EXATTN_OPTIONS_scalar_fast "")
-set(EXATTN_OPTIONS_sse2_exact "")
+# What each kernel may use beyond the baseline. An exact kernel is not given FMA where it can be kept away.
 set(EXATTN_OPTIONS_avx2_exact -mavx2)
 set(EXATTN_OPTIONS_avx2_fast -mavx2 -mfma)
-set(EXATTN_OPTIONS_avx512_exact ${EXATTN_AVX512_OPTIONS})
-set(EXATTN_OPTIONS_avx512_fast ${EXATTN_AVX512_OPTIONS} -mfma)
-set(EXATTN_OPTIONS_neon64_exact "")
-set(EXATTN_OPTIONS_neon64_fast "")
+set(EXATTN_OPTIONS_avx512_exact -mavx2 -mavx512f -mavx512cd -mavx512dq -mavx512bw -mavx512vl
+                                -mprefer-vector-width=512)
+set(EXATTN_OPTIONS_avx512_fast ${EXATTN_OPTIONS_avx512_exact} -mfma)
 
 # For every kernel. The one place for options that make kernels fast.
 set(EXATTN_KERNEL_OPTIONS -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-lto)
