@@ -1,0 +1,45 @@
+// Argument checks: all of them before anything is written.
+#pragma once
+
+#include "kernel.hpp"
+#include "message.hpp"
+#include "parallel.hpp"
+
+#include "exattn/exattn.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace exattn {
+
+// Copies the caller's arguments. struct_size tells which version of the struct it was compiled with; there has been one
+// so far. A later version accepts the earlier sizes here and leaves the fields that they lack zero: "none", "default".
+template <class Args>
+exattn_status take_args(const Args *given, Args &args) noexcept {
+  if (given == nullptr) {
+    return EXATTN_ERROR_NULL;
+  }
+  if (given->struct_size != sizeof(Args)) {
+    return EXATTN_ERROR_STRUCT_SIZE;
+  }
+  args = *given;
+  return EXATTN_OK;
+}
+
+// What both attention and its size query need: sizes, heads and threads; gives the team and the bytes of one worker's
+// slice of scratch.
+exattn_status check_attention_sizes(const exattn_attention_args &args, Team &team, std::size_t &slice_size,
+                                    Message &message) noexcept;
+
+// Everything else, after check_attention_sizes and the choice of a kernel. Fills in the plan, work items included.
+exattn_status check_attention(const exattn_attention_args &args, const Team &team, std::size_t slice_size,
+                              AttentionPlan &plan, Message &message) noexcept;
+
+// Fills in the plan, and how many rows there are.
+exattn_status check_softmax(const exattn_softmax_args &args, SoftmaxPlan &plan, std::int64_t &rows,
+                            Message &message) noexcept;
+
+// x may be y, but not overlap it otherwise.
+exattn_status check_evaluate(const float *x, const float *y, std::size_t n) noexcept;
+
+} // namespace exattn

@@ -1,0 +1,75 @@
+// Work items on threads: a pool's, the caller's, or this one alone.
+#pragma once
+
+#include "message.hpp"
+
+#include "exattn/exattn.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+
+namespace exattn {
+
+inline constexpr std::int32_t kMaxThreads = 4096;
+inline constexpr std::size_t kScratchAlignment = 64;
+
+struct AlignedDelete {
+  void operator()(std::byte *memory) const noexcept { ::operator delete (memory, std::align_val_t{kScratchAlignment}); }
+};
+using AlignedBuffer = std::unique_ptr<std::byte[], AlignedDelete>;
+
+// Who computes. `threads` is how many workers may run at once.
+struct Team {
+  exattn_pool *pool = nullptr;
+  const exattn_executor *executor = nullptr;
+  std::int32_t threads = 1;
+};
+
+// Checks what the caller gave; neither of the two is the calling thread alone.
+exattn_status make_team(exattn_pool *pool, const exattn_executor *executor, Team &team, Message &message) noexcept;
+
+// The bytes that the caller must supply for that many workers, each with a slice of its own, at any alignment.
+// False: it does not fit in size_t.
+bool scratch_size(std::size_t slice_size, std::int32_t workers, std::size_t &bytes) noexcept;
+
+// The scratch of one call.
+class Scratch {
+public:
+  Scratch() noexcept = default;
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+
+  // From the caller's memory, which scratch_size says is enough.
+  void use(void *memory) noexcept;
+
+  // The pool's own memory, which grows and stays, or, when another call is using that, memory for this call alone.
+  exattn_status allocate(exattn_pool *pool, std::size_t slice_size, std::int32_t workers, Message &message) noexcept;
+
+  std::byte *data() const noexcept { return base; }
+
+private:
+  std::byte *base = nullptr;
+  AlignedBuffer own;
+  std::unique_lock<std::mutex> pool_lock;
+};
+
+// Items 0 .. items - 1, each of which run(context, item, slice) computes. Slices are slice_size bytes apart.
+struct Work {
+  void (*run)(const void *context, std::int64_t item, void *slice) = nullptr;
+  const void *context = nullptr;
+  std::int64_t items = 0;
+  std::byte *scratch = nullptr; // null: every slice is null
+  std::size_t slice_size = 0;
+};
+
+// How many workers a number of items keeps busy.
+std::int32_t workers_for(const Team &team, std::int64_t items) noexcept;
+
+// Runs every item once, in the floating-point environment of the definition, on workers_for(team, work.items) workers.
+// No two of them share a slice, whatever an executor does with the tasks that it is given.
+exattn_status run_items(const Team &team, const Work &work, Message &message) noexcept;
+
+} // namespace exattn
