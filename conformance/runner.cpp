@@ -1,0 +1,701 @@
+#include "runner.hpp"
+
+#include "exact/oracle.hpp"
+#include "sha256.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <span>
+#include <thread>
+#include <utility>
+
+namespace exattn::conformance {
+namespace {
+
+// A signalling NaN that no kernel produces: an element that was not written changes the hash.
+constexpr std::uint32_t kUnwritten = 0x7FA5A5A5u;
+
+struct Output {
+  const char *name;
+  std::vector<std::int64_t> shape;
+  std::string expected[2]; // by flavour
+  std::vector<float> data;
+};
+
+// What varies between the calls of one case, and where the answers go.
+struct Call {
+  std::int32_t flavour;
+  std::int32_t lanes;
+  exattn_pool *pool;
+  const char **kernel;
+  std::span<char> message;
+};
+
+// A case with its inputs made: attention and softmax in the same shape.
+struct Prepared {
+  std::vector<Output> outputs;
+  std::function<exattn_status(const Call &call)> compute;
+  std::function<std::vector<std::vector<float>>(std::int32_t flavour)> oracle; // one vector per output
+};
+
+std::size_t element_count(const std::vector<std::int64_t> &shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, [](std::size_t product, std::int64_t size) {
+    return product * static_cast<std::size_t>(size);
+  });
+}
+
+// Strides of a contiguous tensor; 0 along a size of 1, which therefore broadcasts.
+std::vector<std::int64_t> strides_of(const std::vector<std::int64_t> &shape) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t n = shape.size(); n-- > 0;) {
+    strides[n] = shape[n] == 1 ? 0 : step;
+    step *= shape[n];
+  }
+  return strides;
+}
+
+// Strides of an output: never 0, since no two elements may share memory.
+std::vector<std::int64_t> output_strides_of(const std::vector<std::int64_t> &shape) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t n = shape.size(); n-- > 0;) {
+    strides[n] = step;
+    step *= std::max<std::int64_t>(shape[n], 1);
+  }
+  return strides;
+}
+
+// Four strides; a tensor with fewer sizes gets leading zeros.
+exattn_tensor input_tensor(const std::vector<float> &data, const std::vector<std::int64_t> &shape) {
+  static const float nothing = 0; // a tensor without elements still needs a pointer
+  exattn_tensor tensor{};
+  tensor.data = data.empty() ? &nothing : data.data();
+  tensor.dtype = EXATTN_F32;
+  tensor.rank = 4;
+  const std::vector<std::int64_t> strides = strides_of(shape);
+  std::copy(strides.begin(), strides.end(), tensor.stride + (4 - strides.size()));
+  return tensor;
+}
+
+exattn_output output_tensor(std::vector<float> &data, const std::vector<std::int64_t> &shape) {
+  static float nothing = 0;
+  exattn_output output{};
+  output.data = data.empty() ? &nothing : data.data();
+  output.rank = static_cast<std::int32_t>(shape.size());
+  const std::vector<std::int64_t> strides = output_strides_of(shape);
+  std::copy(strides.begin(), strides.end(), output.stride);
+  return output;
+}
+
+oracle::Flavour oracle_flavour(std::int32_t flavour) {
+  return flavour == EXATTN_FAST ? oracle::Flavour::fast : oracle::Flavour::exact;
+}
+
+int processors() {
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+float float_of(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+std::uint32_t bits_of(const float &value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// Makes an input and checks its hash; says in `problems` if it is not the golden file's.
+std::vector<float> make_input(const char *name, const CaseTensor &tensor, std::vector<std::string> &problems) {
+  std::vector<float> data = generate(tensor.input, tensor.shape);
+  const std::string hash = sha256_of(data);
+  if (hash != tensor.sha256) {
+    problems.push_back(std::string("input ") + name + " has SHA-256 " + hash + ", the golden file says " +
+                       tensor.sha256);
+  }
+  return data;
+}
+
+struct AttentionInputs {
+  std::vector<float> q, k, v, mask, sinks;
+};
+
+template <class Args>
+void apply(const Call &call, Args &args) {
+  args.flavour = call.flavour;
+  args.lanes = call.lanes;
+  args.pool = call.pool;
+  args.kernel = call.kernel;
+  args.message = call.message.data();
+  args.message_size = call.message.size();
+}
+
+Prepared prepare(const AttentionCase &item, const Implementation &implementation, std::vector<std::string> &problems) {
+  const AttentionParams &params = item.params;
+  auto inputs = std::make_shared<AttentionInputs>();
+  inputs->q = make_input("q", item.q, problems);
+  inputs->k = make_input("k", item.k, problems);
+  inputs->v = make_input("v", item.v, problems);
+  if (item.mask) {
+    inputs->mask = make_input("mask", *item.mask, problems);
+  }
+  if (item.sinks) {
+    inputs->sinks = make_input("sinks", *item.sinks, problems);
+  }
+
+  Prepared prepared;
+  prepared.outputs.push_back({"out", out_shape(params), {item.exact.out, item.fast.out}, {}});
+  prepared.outputs.push_back({"lse", lse_shape(params), {item.exact.lse, item.fast.lse}, {}});
+  for (Output &output : prepared.outputs) {
+    output.data.resize(element_count(output.shape));
+  }
+
+  exattn_attention_args args{};
+  args.struct_size = sizeof args;
+  args.batch = params.batch;
+  args.heads = params.heads;
+  args.kv_heads = params.kv_heads;
+  args.q_len = params.q_len;
+  args.kv_len = params.kv_len;
+  args.head_dim = params.head_dim;
+  args.value_dim = params.value_dim;
+  args.q = input_tensor(inputs->q, item.q.shape);
+  args.k = input_tensor(inputs->k, item.k.shape);
+  args.v = input_tensor(inputs->v, item.v.shape);
+  if (item.mask) {
+    args.mask = input_tensor(inputs->mask, item.mask->shape);
+  }
+  args.out = output_tensor(prepared.outputs[0].data, prepared.outputs[0].shape);
+  args.lse = output_tensor(prepared.outputs[1].data, prepared.outputs[1].shape);
+  if (params.scale_bits) {
+    args.scale_mode = EXATTN_SCALE_GIVEN;
+    args.scale = float_of(*params.scale_bits);
+  }
+  args.causal = params.causal ? 1 : 0;
+  args.fully_masked = params.fully_masked_zero ? EXATTN_FULLY_MASKED_ZERO : EXATTN_FULLY_MASKED_NAN;
+  args.q_offset = params.q_offset;
+  args.window = params.window;
+  args.sinks = item.sinks ? inputs->sinks.data() : nullptr;
+  args.q_offsets = params.q_offsets ? params.q_offsets->data() : nullptr;
+  args.kv_lens = params.kv_lens ? params.kv_lens->data() : nullptr;
+
+  prepared.oracle = [&item, inputs](std::int32_t flavour) {
+    const AttentionParams &p = item.params;
+    oracle::AttentionCase problem{};
+    problem.batch = p.batch;
+    problem.heads = p.heads;
+    problem.kv_heads = p.kv_heads;
+    problem.q_len = p.q_len;
+    problem.kv_len = p.kv_len;
+    problem.head_dim = p.head_dim;
+    problem.value_dim = p.value_dim;
+    problem.scale = p.scale_bits ? float_of(*p.scale_bits) : oracle::default_scale(p.head_dim);
+    problem.causal = p.causal;
+    problem.window = p.window;
+    const auto sequences = static_cast<std::size_t>(p.batch);
+    problem.q_offsets = p.q_offsets ? *p.q_offsets : std::vector<std::int64_t>(sequences, p.q_offset);
+    problem.kv_lens = p.kv_lens ? *p.kv_lens : std::vector<std::int64_t>(sequences, p.kv_len);
+    problem.fully_masked_zero = p.fully_masked_zero;
+    problem.q = inputs->q.data();
+    problem.k = inputs->k.data();
+    problem.v = inputs->v.data();
+    if (item.mask) {
+      problem.mask = inputs->mask.data();
+      const std::vector<std::int64_t> strides = strides_of(item.mask->shape);
+      std::copy(strides.begin(), strides.end(), problem.mask_stride);
+    }
+    problem.sinks = item.sinks ? inputs->sinks.data() : nullptr;
+    std::vector<std::vector<float>> outputs{std::vector<float>(element_count(out_shape(p))),
+                                            std::vector<float>(element_count(lse_shape(p)))};
+    oracle::attention(problem, oracle_flavour(flavour), outputs[0].data(), outputs[1].data(), processors());
+    return outputs;
+  };
+  prepared.compute = [args, inputs, &implementation](const Call &call) {
+    exattn_attention_args now = args;
+    apply(call, now);
+    return implementation.attention(now);
+  };
+  return prepared;
+}
+
+Prepared prepare(const SoftmaxCase &item, const Implementation &implementation, std::vector<std::string> &problems) {
+  const SoftmaxParams &params = item.params;
+  auto x = std::make_shared<std::vector<float>>(make_input("x", item.x, problems));
+
+  Prepared prepared;
+  prepared.outputs.push_back({"out", {params.rows, params.columns}, {item.exact.out, item.fast.out}, {}});
+  prepared.outputs[0].data.resize(x->size());
+
+  exattn_softmax_args args{};
+  args.struct_size = sizeof args;
+  args.shape[0] = args.shape[1] = 1;
+  args.shape[2] = params.rows;
+  args.shape[3] = params.columns;
+  args.x = input_tensor(*x, {1, 1, params.rows, params.columns});
+  args.y = output_tensor(prepared.outputs[0].data, {1, 1, params.rows, params.columns});
+
+  prepared.oracle = [params, x](std::int32_t flavour) {
+    std::vector<std::vector<float>> outputs{std::vector<float>(x->size())};
+    oracle::softmax(x->data(), params.rows, params.columns, oracle_flavour(flavour), outputs[0].data());
+    return outputs;
+  };
+  prepared.compute = [args, x, &implementation](const Call &call) {
+    exattn_softmax_args now = args;
+    apply(call, now);
+    return implementation.softmax(now);
+  };
+  return prepared;
+}
+
+struct Combination {
+  std::int32_t flavour;
+  std::int32_t lanes;
+};
+
+std::string combination_name(std::int32_t lanes, std::int32_t flavour) {
+  return std::string(exattn_lanes_name(lanes)) + "/" + exattn_flavour_name(flavour);
+}
+
+std::vector<Combination> select_combinations(const Selection &selection, const std::vector<LaneKind> &kinds) {
+  const std::vector<std::int32_t> flavours =
+      selection.flavours.empty() ? std::vector<std::int32_t>{EXATTN_EXACT, EXATTN_FAST} : selection.flavours;
+  for (const std::int32_t lanes : selection.lanes) {
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const LaneKind &k) { return k.lanes == lanes; });
+    if (kind == kinds.end() || !kind->missing.empty()) {
+      throw SelectionError("lane kind " + std::string(exattn_lanes_name(lanes)) + " is not usable here: " +
+                           (kind == kinds.end() ? "it is not a lane kind of its own" : kind->missing));
+    }
+    // A flavour that was asked for by name is never dropped in silence.
+    for (const std::int32_t flavour : selection.flavours) {
+      if (!kind->usable(flavour)) {
+        throw SelectionError("lane kind " + std::string(exattn_lanes_name(lanes)) + " has no " +
+                             exattn_flavour_name(flavour) + " flavour here");
+      }
+    }
+  }
+  std::vector<Combination> combinations;
+  for (const std::int32_t flavour : flavours) {
+    for (const LaneKind &kind : kinds) {
+      const bool wanted =
+          selection.lanes.empty() || std::count(selection.lanes.begin(), selection.lanes.end(), kind.lanes) > 0;
+      if (wanted && kind.usable(flavour)) {
+        combinations.push_back({flavour, kind.lanes});
+      }
+    }
+  }
+  return combinations;
+}
+
+struct PoolDeleter {
+  void operator()(exattn_pool *pool) const { exattn_pool_destroy(pool); }
+};
+
+struct Threads {
+  std::int32_t count;
+  std::unique_ptr<exattn_pool, PoolDeleter> pool; // null for one thread: serial
+};
+
+// Without doubles: on two processors "2" and "all" are the same.
+std::vector<Threads> make_threads(const Selection &selection) {
+  std::vector<Threads> result;
+  const std::vector<std::int32_t> wanted =
+      selection.threads.empty() ? std::vector<std::int32_t>{1, 2, 3, 0} : selection.threads;
+  for (const std::int32_t count : wanted) {
+    exattn_pool *made = nullptr;
+    if (const exattn_status status = exattn_pool_create(count, &made); status != EXATTN_OK) {
+      throw SelectionError("a pool of " + std::to_string(count) + " threads: " + exattn_status_string(status));
+    }
+    std::unique_ptr<exattn_pool, PoolDeleter> pool(made);
+    const std::int32_t got = exattn_pool_threads(pool.get());
+    if (std::none_of(result.begin(), result.end(), [&](const Threads &t) { return t.count == got; })) {
+      result.push_back({got, got == 1 ? nullptr : std::move(pool)});
+    }
+  }
+  std::sort(result.begin(), result.end(), [](const Threads &a, const Threads &b) { return a.count < b.count; });
+  return result;
+}
+
+std::optional<Difference> first_difference(const std::vector<Output> &outputs,
+                                           const std::vector<std::vector<float>> &oracle_outputs) {
+  for (std::size_t n = 0; n < outputs.size(); ++n) {
+    std::size_t count = 0;
+    std::size_t position = 0;
+    for (std::size_t i = outputs[n].data.size(); i-- > 0;) {
+      if (bits_of(outputs[n].data[i]) != bits_of(oracle_outputs[n][i])) {
+        ++count;
+        position = i;
+      }
+    }
+    if (count > 0) {
+      Difference difference{
+          outputs[n].name, {}, bits_of(outputs[n].data[position]), bits_of(oracle_outputs[n][position]), count};
+      difference.index.resize(outputs[n].shape.size());
+      for (std::size_t d = outputs[n].shape.size(); d-- > 0;) {
+        const auto size = static_cast<std::size_t>(outputs[n].shape[d]);
+        difference.index[d] = static_cast<std::int64_t>(position % size);
+        position /= size;
+      }
+      return difference;
+    }
+  }
+  return std::nullopt;
+}
+
+// The oracle's outputs and their hashes, computed when a mismatch first asks for them.
+class Diagnosis {
+public:
+  explicit Diagnosis(const Prepared &item) : prepared(item) {}
+
+  void explain(Result &result) {
+    const auto flavour = static_cast<std::size_t>(result.flavour);
+    if (!outputs[flavour]) {
+      outputs[flavour] = prepared.oracle(result.flavour);
+    }
+    for (std::size_t n = 0; n < prepared.outputs.size(); ++n) {
+      const std::string hash = sha256_of((*outputs[flavour])[n]);
+      if (hash != prepared.outputs[n].expected[flavour]) {
+        result.problems.push_back(std::string("the oracle disagrees with the golden as well: its ") +
+                                  prepared.outputs[n].name + " has SHA-256 " + hash);
+      }
+    }
+    result.difference = first_difference(prepared.outputs, *outputs[flavour]);
+    result.problems.push_back(result.difference ? describe(*result.difference)
+                                                : "every element is the oracle's, bit for bit: the golden is wrong");
+  }
+
+private:
+  const Prepared &prepared;
+  std::array<std::optional<std::vector<std::vector<float>>>, 2> outputs;
+};
+
+void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool, Result &result) {
+  for (Output &output : prepared.outputs) {
+    for (float &element : output.data) {
+      std::memcpy(&element, &kUnwritten, sizeof element);
+    }
+  }
+  const char *kernel = nullptr;
+  std::array<char, 512> message{};
+  const auto start = std::chrono::steady_clock::now();
+  const exattn_status status = prepared.compute({result.flavour, result.lanes, pool, &kernel, message});
+  result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  result.kernel = kernel != nullptr ? kernel : "";
+  if (status != EXATTN_OK) {
+    result.problems.push_back(std::string(exattn_status_name(status)) + ": " +
+                              (message[0] != '\0' ? message.data() : exattn_status_string(status)));
+    return;
+  }
+  const std::string wanted = combination_name(result.lanes, result.flavour);
+  if (result.kernel != wanted) {
+    result.problems.push_back("the kernel " + wanted + " was asked for, and \"" + result.kernel + "\" ran");
+  }
+  bool same = true;
+  for (const Output &output : prepared.outputs) {
+    const std::string &expected = output.expected[result.flavour];
+    const std::string hash = sha256_of(output.data);
+    if (hash != expected) {
+      same = false;
+      result.problems.push_back(std::string(output.name) + " has SHA-256 " + hash + ", the golden is " + expected);
+    }
+  }
+  if (!same) {
+    diagnosis.explain(result);
+  }
+  result.passed = result.problems.empty();
+}
+
+class Run {
+public:
+  Run(const Selection &what, const Implementation &which, const Observer &who)
+      : selection(what), implementation(which), observer(who), kinds(lane_kinds()),
+        combinations(select_combinations(what, kinds)), threads(make_threads(what)) {}
+
+  template <class Case>
+  void count(const std::vector<Case> &cases) {
+    for (const Case &item : cases) {
+      report.cases += chosen(item) ? 1u : 0u;
+    }
+  }
+
+  template <class Case>
+  void execute(const std::vector<Case> &cases) {
+    for (const Case &item : cases) {
+      if (chosen(item)) {
+        execute(item);
+      }
+    }
+  }
+
+  Report finish() {
+    for (const std::int32_t lanes : selection.require) {
+      for (const std::int32_t flavour : {EXATTN_EXACT, EXATTN_FAST}) {
+        const bool wanted = selection.flavours.empty()
+                                ? flavour == EXATTN_EXACT || lanes != EXATTN_LANES_SSE2 // SSE2 has exact only
+                                : std::count(selection.flavours.begin(), selection.flavours.end(), flavour) > 0;
+        if (wanted && executed.count({lanes, flavour}) == 0) {
+          report.failures.push_back("required, but not executed: " + combination_name(lanes, flavour) +
+                                    why_not(lanes, flavour));
+        }
+      }
+    }
+    if (executed.empty()) {
+      report.failures.push_back(report.cases == 0 ? "nothing was executed: no case matches" : "nothing was executed");
+    }
+    report.failed += report.failures.size();
+    return std::move(report);
+  }
+
+private:
+  template <class Case>
+  bool chosen(const Case &item) const {
+    return (!selection.tier || *selection.tier == item.tier) && (!selection.matches || selection.matches(item.id));
+  }
+
+  template <class Case>
+  void execute(const Case &item) {
+    Result broken;
+    broken.id = item.id;
+    Prepared prepared = prepare(item, implementation, broken.problems);
+    if (!broken.problems.empty()) {
+      done += combinations.size() * threads.size();
+      add(std::move(broken));
+      return;
+    }
+    Diagnosis diagnosis(prepared);
+    for (const Combination &combination : combinations) {
+      for (const Threads &count : threads) {
+        Result result;
+        result.id = item.id;
+        result.flavour = combination.flavour;
+        result.lanes = combination.lanes;
+        result.threads = count.count;
+        if (observer.before) {
+          observer.before(done, report.cases * combinations.size() * threads.size(), result);
+        }
+        run_combination(prepared, diagnosis, count.pool.get(), result);
+        executed.insert({combination.lanes, combination.flavour});
+        ++done;
+        add(std::move(result));
+      }
+    }
+  }
+
+  void add(Result result) {
+    if (observer.after) {
+      observer.after(result);
+    }
+    ++(result.passed ? report.passed : report.failed);
+    report.results.push_back(std::move(result));
+  }
+
+  std::string why_not(std::int32_t lanes, std::int32_t flavour) const {
+    for (const LaneKind &kind : kinds) {
+      if (kind.lanes == lanes && !kind.missing.empty()) {
+        return " (" + kind.missing + ")";
+      }
+      if (kind.lanes == lanes && !kind.usable(flavour)) {
+        return std::string(" (no ") + exattn_flavour_name(flavour) + " flavour here)";
+      }
+    }
+    return " (not selected)";
+  }
+
+  const Selection &selection;
+  const Implementation &implementation;
+  const Observer &observer;
+  std::vector<LaneKind> kinds;
+  std::vector<Combination> combinations;
+  std::vector<Threads> threads;
+  std::set<std::pair<std::int32_t, std::int32_t>> executed; // lanes, flavour
+  std::size_t done = 0;
+  Report report;
+};
+
+std::string xml_text(const std::string &text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+    case '&':
+      result += "&amp;";
+      break;
+    case '<':
+      result += "&lt;";
+      break;
+    case '>':
+      result += "&gt;";
+      break;
+    case '"':
+      result += "&quot;";
+      break;
+    default:
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string joined(const std::vector<std::string> &lines) {
+  std::string text;
+  for (const std::string &line : lines) {
+    text += (text.empty() ? "" : "\n") + line;
+  }
+  return text;
+}
+
+std::string fixed(double value, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  return text.data();
+}
+
+} // namespace
+
+Implementation linked_library() {
+  return {[](const exattn_attention_args &args) { return exattn_attention(&args); },
+          [](const exattn_softmax_args &args) { return exattn_softmax(&args); }};
+}
+
+std::vector<LaneKind> lane_kinds() {
+  std::vector<LaneKind> kinds;
+  for (std::int32_t lanes = EXATTN_LANES_AUTO + 1; lanes < EXATTN_LANES_COUNT; ++lanes) {
+    exattn_lanes_info info{};
+    info.struct_size = sizeof info;
+    if (exattn_lanes_query(lanes, &info) != EXATTN_OK) {
+      continue;
+    }
+    LaneKind kind{lanes, info.exact != 0, info.fast != 0, {}};
+    if (info.built == 0) {
+      kind.missing = "not in this build";
+    } else if (info.cpu == 0) {
+      kind.missing = "not on this CPU";
+    } else if (info.os == 0) {
+      kind.missing = "not supported by this operating system";
+    } else if (!kind.exact && !kind.fast) {
+      kind.missing = "no flavour is usable";
+    }
+    kinds.push_back(std::move(kind));
+  }
+  return kinds;
+}
+
+Report run(const Goldens &goldens, const Selection &selection, const Implementation &implementation,
+           const Observer &observer) {
+  Run state(selection, implementation, observer);
+  state.count(goldens.attention);
+  state.count(goldens.softmax);
+  state.execute(goldens.attention);
+  state.execute(goldens.softmax);
+  return state.finish();
+}
+
+std::string describe(const Result &result) {
+  if (result.lanes == EXATTN_LANES_AUTO) {
+    return result.id;
+  }
+  return result.id + " " + exattn_flavour_name(result.flavour) + " " + exattn_lanes_name(result.lanes) + " threads " +
+         std::to_string(result.threads);
+}
+
+std::string hex_bits(std::uint32_t bits) {
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", static_cast<unsigned int>(bits));
+  return text.data();
+}
+
+std::string describe(const Difference &difference) {
+  static constexpr std::array<const char *, 4> kNames = {"b", "h", "row", "column"};
+  // [b, h, row, column] for attention, [row, column] for softmax, [b, h, row] for the log-sum-exp
+  const std::size_t first = difference.index.size() == 2 ? 2 : 0;
+  std::string text = "first difference: " + difference.output + "[";
+  for (std::size_t n = 0; n < difference.index.size(); ++n) {
+    text += std::string(n == 0 ? "" : ", ") + kNames[first + n] + " " + std::to_string(difference.index[n]);
+  }
+  std::array<char, 96> values{};
+  std::snprintf(values.data(), values.size(), "(%.9g), the oracle has %s (%.9g)",
+                static_cast<double>(float_of(difference.bits)), hex_bits(difference.oracle_bits).c_str(),
+                static_cast<double>(float_of(difference.oracle_bits)));
+  return text + "] is " + hex_bits(difference.bits) + " " + values.data() + "; " + std::to_string(difference.count) +
+         (difference.count == 1 ? " element differs" : " elements differ");
+}
+
+std::string to_json(const Report &report) {
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  for (const Result &result : report.results) {
+    nlohmann::ordered_json item;
+    item["case"] = result.id;
+    if (result.lanes != EXATTN_LANES_AUTO) {
+      item["flavour"] = exattn_flavour_name(result.flavour);
+      item["lanes"] = exattn_lanes_name(result.lanes);
+      item["threads"] = result.threads;
+      item["kernel"] = result.kernel;
+      item["milliseconds"] = result.milliseconds;
+    }
+    item["passed"] = result.passed;
+    if (!result.problems.empty()) {
+      item["problems"] = result.problems;
+    }
+    if (result.difference) {
+      item["first_difference"] = {{"output", result.difference->output},
+                                  {"index", result.difference->index},
+                                  {"bits", hex_bits(result.difference->bits)},
+                                  {"oracle_bits", hex_bits(result.difference->oracle_bits)},
+                                  {"elements", result.difference->count}};
+    }
+    results.push_back(std::move(item));
+  }
+  nlohmann::ordered_json lanes = nlohmann::ordered_json::object();
+  for (const LaneKind &kind : lane_kinds()) {
+    lanes[exattn_lanes_name(kind.lanes)] = {{"exact", kind.exact}, {"fast", kind.fast}, {"missing", kind.missing}};
+  }
+  nlohmann::ordered_json document;
+  document["version"] = exattn_version();
+  document["definition"] = exattn_definition();
+  document["lanes"] = std::move(lanes);
+  document["cases"] = report.cases;
+  document["passed"] = report.passed;
+  document["failed"] = report.failed;
+  document["failures"] = report.failures;
+  document["results"] = std::move(results);
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string to_junit(const Report &report) {
+  double seconds = 0;
+  std::string cases;
+  const auto add = [&](const std::string &suite, const std::string &name, double time, const std::string &problem) {
+    cases += "  <testcase classname=\"exattn." + xml_text(suite) + "\" name=\"" + xml_text(name) + "\" time=\"" +
+             fixed(time, 6) + "\"";
+    if (problem.empty()) {
+      cases += "/>\n";
+    } else {
+      cases += ">\n    <failure message=\"" + xml_text(problem.substr(0, problem.find('\n'))) + "\">" +
+               xml_text(problem) + "</failure>\n  </testcase>\n";
+    }
+    seconds += time;
+  };
+  for (const Result &result : report.results) {
+    const bool ran = result.lanes != EXATTN_LANES_AUTO;
+    add(ran ? std::string(exattn_flavour_name(result.flavour)) + "." + exattn_lanes_name(result.lanes) : "inputs",
+        ran ? result.id + " threads " + std::to_string(result.threads) : result.id, result.milliseconds / 1000,
+        joined(result.problems));
+  }
+  for (const std::string &failure : report.failures) {
+    add("run", "complete", 0, failure);
+  }
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"exattn conformance\" tests=\"" +
+         std::to_string(report.passed + report.failed) + "\" failures=\"" + std::to_string(report.failed) +
+         "\" errors=\"0\" time=\"" + fixed(seconds, 6) + "\">\n" + cases + "</testsuite>\n";
+}
+
+} // namespace exattn::conformance

@@ -1,0 +1,107 @@
+// Runs golden cases through an implementation and compares hashes. Nothing here writes a golden.
+#pragma once
+
+#include "cases.hpp"
+
+#include <exattn/exattn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace exattn::conformance {
+
+// What is tested: the two entry points of the library, or a stand-in for them.
+struct Implementation {
+  std::function<exattn_status(const exattn_attention_args &)> attention;
+  std::function<exattn_status(const exattn_softmax_args &)> softmax;
+};
+
+// The exattn library that this program is linked with.
+Implementation linked_library();
+
+// A lane kind as it is here and now.
+struct LaneKind {
+  std::int32_t lanes = EXATTN_LANES_AUTO;
+  bool exact = false;
+  bool fast = false;
+  std::string missing; // why it is not usable at all; empty when it is
+  bool usable(std::int32_t flavour) const { return flavour == EXATTN_FAST ? fast : exact; }
+};
+
+std::vector<LaneKind> lane_kinds();
+
+// What to run. An empty list means all that there is.
+struct Selection {
+  std::vector<std::int32_t> flavours;
+  std::vector<std::int32_t> lanes;
+  std::vector<std::int32_t> require;                // lane kinds without which the run fails
+  std::vector<std::int32_t> threads;                // 0: as many as this process may use
+  std::optional<Tier> tier;                         // none: both
+  std::function<bool(const std::string &)> matches; // by id; empty: every case
+};
+
+// A selection that cannot be run here as it stands.
+struct SelectionError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The first element that differs from the oracle's.
+struct Difference {
+  std::string output;              // "out" or "lse"
+  std::vector<std::int64_t> index; // b, h, row, column; b, h, row; or row, column
+  std::uint32_t bits = 0;
+  std::uint32_t oracle_bits = 0;
+  std::size_t count = 0; // how many elements of that output differ
+};
+
+// One combination of case, flavour, lane kind and number of threads; or, with neither, an input that is wrong.
+struct Result {
+  std::string id;
+  std::int32_t flavour = EXATTN_EXACT;
+  std::int32_t lanes = EXATTN_LANES_AUTO; // EXATTN_LANES_AUTO: the case could not be run
+  std::int32_t threads = 0;
+  std::string kernel; // the name that the kernel gave itself
+  bool passed = false;
+  double milliseconds = 0;
+  std::vector<std::string> problems; // a line each
+  std::optional<Difference> difference;
+};
+
+struct Report {
+  std::vector<Result> results;
+  std::vector<std::string> failures; // of the run as a whole: a required lane kind missing, nothing executed
+  std::size_t cases = 0;
+  std::size_t passed = 0;
+  std::size_t failed = 0; // results and failures of the run
+  bool ok() const { return failed == 0 && passed > 0; }
+};
+
+// What to tell the user while it runs. Either may be empty.
+struct Observer {
+  std::function<void(std::size_t done, std::size_t total, const Result &next)> before;
+  std::function<void(const Result &)> after;
+};
+
+// Throws SelectionError when the selection names a lane kind or flavour that is not usable here, or no case.
+Report run(const Goldens &goldens, const Selection &selection, const Implementation &implementation,
+           const Observer &observer);
+
+// "combination" as text for people: "bert-base-128 exact avx2 threads 1".
+std::string describe(const Result &result);
+
+// The bits of a float as eight hex digits.
+std::string hex_bits(std::uint32_t bits);
+
+// Where it differs, in words.
+std::string describe(const Difference &difference);
+
+// The report as JSON and as JUnit's XML.
+std::string to_json(const Report &report);
+std::string to_junit(const Report &report);
+
+} // namespace exattn::conformance

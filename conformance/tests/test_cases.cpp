@@ -1,0 +1,308 @@
+// The reader of golden files: it refuses whatever is not a whole, known, consistent file.
+#include "conformance/cases.hpp"
+
+#include "golden_text.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <string>
+
+using namespace exattn;
+using namespace exattn::conformance;
+using exattn::tests::replaced;
+using exattn::tests::TemporaryFolder;
+using exattn::tests::write_file;
+using exattn::tests::write_goldens;
+using nlohmann::json;
+
+namespace {
+
+const std::string kHash(64, 'a');
+
+json attention_document() {
+  return {{"definition", "exattn-1"},
+          {"kind", "attention"},
+          {"cases",
+           {{{"id", "first"},
+             {"guards", "something"},
+             {"tier", "full"},
+             {"params",
+              {{"batch", 2},
+               {"heads", 6},
+               {"kv_heads", 3},
+               {"q_len", 5},
+               {"kv_len", 7},
+               {"head_dim", 4},
+               {"value_dim", 3},
+               {"scale", "3e800000"},
+               {"causal", true},
+               {"window", 9},
+               {"q_offset", 11},
+               {"q_offsets", {1, 2}},
+               {"kv_lens", {7, 0}},
+               {"fully_masked", "zero"}}},
+             {"inputs",
+              {{"q", {{"kind", "normal"}, {"seed", 5}, {"scale_exponent", 14}}},
+               {"k", {{"kind", "bits"}, {"seed", 6}}},
+               {"v", {{"kind", "constant"}, {"bits", "80000000"}}},
+               {"mask",
+                {{"kind", "constant"},
+                 {"bits", "00000000"},
+                 {"shape", {1, 6, 1, 7}},
+                 {"set", {{{"from", {0, 0, 0, 0}}, {"to", {1, 6, 1, 2}}, {"bits", "ff800000"}}}}}},
+               {"sinks", {{"kind", "normal"}, {"seed", 9007199254740991}}}}},
+             {"sha256",
+              {{"inputs", {{"q", kHash}, {"k", kHash}, {"v", kHash}, {"mask", kHash}, {"sinks", kHash}}},
+               {"exact", {{"out", std::string(64, '1')}, {"lse", std::string(64, '2')}}},
+               {"fast", {{"out", std::string(64, '3')}, {"lse", std::string(64, '4')}}}}}}}}};
+}
+
+json softmax_document() {
+  return {{"definition", "exattn-1"},
+          {"kind", "softmax"},
+          {"cases",
+           {{{"id", "rows"},
+             {"guards", "something"},
+             {"tier", "quick"},
+             {"params", {{"rows", 3}, {"columns", 0}}},
+             {"inputs", {{"x", {{"kind", "normal"}, {"seed", 0}}}}},
+             {"sha256", {{"inputs", {{"x", kHash}}}, {"exact", {{"out", kHash}}}, {"fast", {{"out", kHash}}}}}}}}};
+}
+
+std::string error_of(const std::function<void()> &action) {
+  try {
+    action();
+  } catch (const GoldenError &error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string attention_error(const json &document) {
+  return error_of([&] { parse_attention_cases(document.dump(), "attention.json"); });
+}
+
+// The error of a document in which one thing was changed.
+std::string changed(const std::function<void(json &item)> &change) {
+  json document = attention_document();
+  change(document["cases"][0]);
+  return attention_error(document);
+}
+
+bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("every field of an attention case arrives") {
+  const std::vector<AttentionCase> cases = parse_attention_cases(attention_document().dump(), "attention.json");
+  REQUIRE(cases.size() == 1);
+  const AttentionCase &item = cases[0];
+  CHECK(item.id == "first");
+  CHECK(item.guards == "something");
+  CHECK(item.tier == Tier::kFull);
+  CHECK(item.params.batch == 2);
+  CHECK(item.params.heads == 6);
+  CHECK(item.params.kv_heads == 3);
+  CHECK(item.params.q_len == 5);
+  CHECK(item.params.kv_len == 7);
+  CHECK(item.params.head_dim == 4);
+  CHECK(item.params.value_dim == 3);
+  CHECK(item.params.scale_bits == 0x3e800000u);
+  CHECK(item.params.causal);
+  CHECK(item.params.window == 9);
+  CHECK(item.params.q_offset == 11);
+  CHECK(item.params.q_offsets == std::vector<std::int64_t>{1, 2});
+  CHECK(item.params.kv_lens == std::vector<std::int64_t>{7, 0});
+  CHECK(item.params.fully_masked_zero);
+  CHECK(item.q.shape == std::vector<std::int64_t>{2, 6, 5, 4});
+  CHECK(item.k.shape == std::vector<std::int64_t>{2, 3, 7, 4});
+  CHECK(item.v.shape == std::vector<std::int64_t>{2, 3, 7, 3});
+  CHECK(item.q.input.seed == 5);
+  CHECK(item.q.input.scale_exponent == 14);
+  CHECK(item.k.input.kind == InputKind::kBits);
+  CHECK(item.v.input.bits == 0x80000000u);
+  REQUIRE(item.mask.has_value());
+  CHECK(item.mask->shape == std::vector<std::int64_t>{1, 6, 1, 7});
+  REQUIRE(item.mask->input.set.size() == 1);
+  CHECK(item.mask->input.set[0].to == std::vector<std::int64_t>{1, 6, 1, 2});
+  CHECK(item.mask->input.set[0].bits == 0xff800000u);
+  REQUIRE(item.sinks.has_value());
+  CHECK(item.sinks->shape == std::vector<std::int64_t>{6});
+  CHECK(item.sinks->input.scale_exponent == 15);
+  CHECK(item.exact.out == std::string(64, '1'));
+  CHECK(item.exact.lse == std::string(64, '2'));
+  CHECK(item.fast.out == std::string(64, '3'));
+  CHECK(item.fast.lse == std::string(64, '4'));
+}
+
+TEST_CASE("optional parts may be absent") {
+  json document = attention_document();
+  json &item = document["cases"][0];
+  for (const char *key : {"mask", "sinks"}) {
+    item["inputs"].erase(key);
+    item["sha256"]["inputs"].erase(key);
+  }
+  item["params"].erase("q_offsets");
+  item["params"].erase("kv_lens");
+  item["params"]["scale"] = "default";
+  const AttentionCase parsed = parse_attention_cases(document.dump(), "attention.json").at(0);
+  CHECK_FALSE(parsed.mask.has_value());
+  CHECK_FALSE(parsed.sinks.has_value());
+  CHECK_FALSE(parsed.params.q_offsets.has_value());
+  CHECK_FALSE(parsed.params.kv_lens.has_value());
+  CHECK_FALSE(parsed.params.scale_bits.has_value());
+}
+
+TEST_CASE("a softmax case") {
+  const std::vector<SoftmaxCase> cases = parse_softmax_cases(softmax_document().dump(), "softmax.json");
+  REQUIRE(cases.size() == 1);
+  CHECK(cases[0].x.shape == std::vector<std::int64_t>{3, 0});
+  CHECK(cases[0].tier == Tier::kQuick);
+}
+
+TEST_CASE("errors name the file and the case") {
+  const std::string error = changed([](json &item) { item["params"]["extra"] = 1; });
+  CHECK(error == "attention.json: case first: params: unknown key \"extra\"");
+}
+
+TEST_CASE("an unknown key is refused at every level") {
+  CHECK(contains(changed([](json &item) { item["extra"] = 1; }), "unknown key \"extra\""));
+  CHECK(contains(changed([](json &item) { item["inputs"]["extra"] = 1; }), "unknown key \"extra\""));
+  CHECK(contains(changed([](json &item) { item["inputs"]["q"]["extra"] = 1; }), "unknown key \"extra\""));
+  CHECK(contains(changed([](json &item) { item["inputs"]["mask"]["set"][0]["extra"] = 1; }), "unknown key"));
+  CHECK(contains(changed([](json &item) { item["sha256"]["extra"] = kHash; }), "unknown key \"extra\""));
+  CHECK(contains(changed([](json &item) { item["sha256"]["inputs"]["extra"] = kHash; }), "unknown key"));
+  CHECK(contains(changed([](json &item) { item["sha256"]["exact"]["extra"] = kHash; }), "unknown key"));
+  json document = attention_document();
+  document["extra"] = 1;
+  CHECK(contains(attention_error(document), "unknown key \"extra\""));
+}
+
+TEST_CASE("a missing key is refused, hashes above all") {
+  for (const char *key : {"id", "guards", "tier", "params", "inputs", "sha256"}) {
+    CHECK(contains(changed([&](json &item) { item.erase(key); }), std::string("\"") + key + "\" is missing"));
+  }
+  for (const char *key : {"batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "value_dim", "scale", "causal",
+                          "window", "q_offset", "fully_masked"}) {
+    CHECK(contains(changed([&](json &item) { item["params"].erase(key); }), "is missing"));
+  }
+  for (const char *key : {"q", "k", "v", "mask", "sinks"}) {
+    CHECK(contains(changed([&](json &item) { item["sha256"]["inputs"].erase(key); }), "is missing"));
+  }
+  for (const char *flavour : {"exact", "fast"}) {
+    CHECK(contains(changed([&](json &item) { item["sha256"].erase(flavour); }), "is missing"));
+    for (const char *key : {"out", "lse"}) {
+      CHECK(contains(changed([&](json &item) { item["sha256"][flavour].erase(key); }), "is missing"));
+    }
+  }
+}
+
+TEST_CASE("values of the wrong type or out of range are refused") {
+  const auto params = [](const char *key, const json &value) {
+    return changed([&](json &item) { item["params"][key] = value; });
+  };
+  for (const json &value : {json(-1), json(1.0), json("2"), json(true), json(nullptr), json(2147483648)}) {
+    CHECK(contains(params("q_len", value), "\"q_len\" must be an integer"));
+  }
+  CHECK(contains(params("window", std::uint64_t{18446744073709551615u}), "\"window\" must be an integer"));
+  CHECK(contains(params("head_dim", 0), "\"head_dim\" must be an integer from 1"));
+  CHECK(contains(params("kv_heads", 4), "\"heads\" must be a multiple of \"kv_heads\""));
+  CHECK(contains(params("q_offsets", {1, 2, 3}), "one number per sequence"));
+  CHECK(contains(params("kv_lens", {1}), "one number per sequence"));
+  CHECK(contains(params("kv_lens", {1, 8}), "\"kv_lens\" must be an integer from 0 to 7"));
+  CHECK(contains(params("scale", "3E800000"), "\"scale\" must be 8 lower-case hex digits"));
+  CHECK(contains(params("causal", 1), "\"causal\" must be true or false"));
+  CHECK(contains(params("fully_masked", "none"), "must be \"nan\" or \"zero\""));
+  CHECK(contains(changed([](json &item) { item["tier"] = "slow"; }), "must be \"quick\" or \"full\""));
+  CHECK(contains(changed([](json &item) { item["id"] = "First case"; }), "\"id\" may hold"));
+  CHECK(contains(changed([](json &item) { item["guards"] = ""; }), "\"guards\" must be a string"));
+  CHECK(contains(changed([](json &item) { item["sha256"]["fast"]["lse"] = std::string(63, 'a'); }), "64 lower-case"));
+  CHECK(contains(changed([](json &item) { item["sha256"]["fast"]["lse"] = std::string(64, 'A'); }), "64 lower-case"));
+}
+
+TEST_CASE("inputs that cannot be made are refused") {
+  const auto input = [](const char *name, const json &value) {
+    return changed([&](json &item) { item["inputs"][name] = value; });
+  };
+  CHECK(contains(input("q", {{"kind", "uniform"}, {"seed", 1}}), "\"kind\" must be"));
+  CHECK(contains(input("q", {{"kind", "normal"}}), "\"seed\" is missing"));
+  CHECK(contains(input("q", {{"kind", "normal"}, {"seed", 9007199254740992}}), "\"seed\" must be an integer"));
+  CHECK(contains(input("q", {{"kind", "bits"}, {"seed", 1}, {"scale_exponent", 3}}), "unknown key"));
+  CHECK(contains(input("q", {{"kind", "constant"}, {"bits", "0"}}), "8 lower-case hex digits"));
+  CHECK(contains(input("q", {{"kind", "normal"}, {"seed", 1}, {"scale_exponent", 127}}), "\"scale_exponent\""));
+  CHECK(contains(input("q", {{"kind", "normal"}, {"seed", 1}, {"shape", {2, 6, 5, 4}}}), "none of its own"));
+  CHECK(contains(input("mask", {{"kind", "normal"}, {"seed", 1}}), "must have a \"shape\""));
+  CHECK(contains(input("mask", {{"kind", "normal"}, {"seed", 1}, {"shape", {2, 6, 5, 6}}}), "\"shape\" must hold"));
+  CHECK(contains(input("mask", {{"kind", "normal"}, {"seed", 1}, {"shape", {5, 7}}}), "\"shape\" must hold"));
+  const json outside = {{{"from", {0, 0, 0, 0}}, {"to", {2, 6, 5, 5}}, {"bits", "00000000"}}};
+  CHECK(contains(input("q", {{"kind", "normal"}, {"seed", 1}, {"set", outside}}), "is empty or not inside"));
+}
+
+TEST_CASE("damaged files are refused") {
+  const std::string text = attention_document().dump(1);
+  const auto error = [](const std::string &damaged) {
+    return error_of([&] { parse_attention_cases(damaged, "attention.json"); });
+  };
+  CHECK(error(text) == "no error");
+  // Cut anywhere: never a file.
+  for (std::size_t length = 0; length < text.size(); length += 97) {
+    CHECK(contains(error(text.substr(0, length)), "attention.json: not valid JSON"));
+  }
+  CHECK(contains(error(text + "}"), "not valid JSON"));
+  CHECK(contains(error(replaced(text, "\"exattn-1\"", "\"exattn-2\"")), "\"definition\" is \"exattn-2\""));
+  CHECK(contains(error(replaced(text, "\"attention\"", "\"softmax\"")), "\"kind\" must be \"attention\""));
+  CHECK(contains(error(replaced(text, "\"batch\": 2", "\"batch\": 2, \"batch\": 2")), "\"batch\" occurs twice"));
+  CHECK(contains(error("[]"), "must be an object"));
+
+  json document = attention_document();
+  document["cases"] = json::array();
+  CHECK(contains(attention_error(document), "\"cases\" must be a list that is not empty"));
+  document = attention_document();
+  document["cases"].push_back(document["cases"][0]);
+  CHECK(contains(attention_error(document), "case first: the id occurs twice"));
+}
+
+TEST_CASE("a folder of goldens is read only when SHA256SUMS agrees") {
+  const TemporaryFolder folder;
+  const std::string attention = attention_document().dump(1);
+  const std::string softmax = softmax_document().dump(1);
+  const auto error = [&] { return error_of([&] { read_goldens(folder.get()); }); };
+  write_goldens(folder.get(), attention, softmax);
+  const Goldens goldens = read_goldens(folder.get());
+  CHECK(goldens.attention.size() == 1);
+  CHECK(goldens.softmax.size() == 1);
+
+  // One digit of one hash: a valid file, but not the one that was summed.
+  write_file(folder / "attention.json", replaced(attention, "1111", "1112"));
+  CHECK(contains(error(), "attention.json: its SHA-256 is not the one in"));
+  write_file(folder / "attention.json", "");
+  CHECK(contains(error(), "attention.json: cannot be read, or is empty"));
+  std::filesystem::remove(folder / "attention.json");
+  CHECK(contains(error(), "attention.json: cannot be read"));
+
+  write_goldens(folder.get(), attention, softmax);
+  write_file(folder / "SHA256SUMS", sha256_of(attention) + "  attention.json\n");
+  CHECK(contains(error(), "does not list softmax.json"));
+  write_file(folder / "SHA256SUMS", "attention.json\n");
+  CHECK(contains(error(), "is not \"<64 hex digits>  <file name>\""));
+  std::filesystem::remove(folder / "SHA256SUMS");
+  CHECK(contains(error(), "SHA256SUMS: cannot be read"));
+
+  write_goldens(folder.get(), attention, replaced(softmax, "\"rows\",", "\"first\","));
+  CHECK(contains(error(), "case first: the id occurs twice"));
+}
+
+TEST_CASE("cases in another order are the same cases") {
+  json document = attention_document();
+  json second = document["cases"][0];
+  second["id"] = "second";
+  document["cases"].insert(document["cases"].begin(), second);
+  const std::vector<AttentionCase> cases = parse_attention_cases(document.dump(), "attention.json");
+  REQUIRE(cases.size() == 2);
+  CHECK(cases[0].id == "second");
+  CHECK(cases[1].id == "first");
+}

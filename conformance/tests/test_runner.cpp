@@ -1,0 +1,324 @@
+// The conformance runner: that it passes what is right, and fails on everything else. The golden cases here are small
+// enough to work out by hand: one key, so that the output is the value and lse the score 2 * 3; and equal scores.
+#include "conformance/runner.hpp"
+
+#include "golden_text.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+
+using namespace exattn;
+using namespace exattn::conformance;
+using exattn::tests::replaced;
+
+namespace {
+
+// q is 2 everywhere [1,2,2,1], k is 3 [1,1,1,1], v is (0.5, -1.25) [1,1,1,2]; so out is (0.5, -1.25) four times and lse
+// is 6 four times. The hashes are of those numbers, computed outside of this project.
+const char *const kAttention = R"({"definition": "exattn-1", "kind": "attention", "cases": [
+{"id": "one-key", "guards": "one key: the output is its value", "tier": "quick",
+ "params": {"batch": 1, "heads": 2, "kv_heads": 1, "q_len": 2, "kv_len": 1, "head_dim": 1, "value_dim": 2,
+            "scale": "3f800000", "causal": false, "window": 0, "q_offset": 0, "fully_masked": "nan"},
+ "inputs": {"q": {"kind": "constant", "bits": "40000000"}, "k": {"kind": "constant", "bits": "40400000"},
+            "v": {"kind": "constant", "bits": "3f000000",
+                  "set": [{"from": [0, 0, 0, 1], "to": [1, 1, 1, 2], "bits": "bfa00000"}]}},
+ "sha256": {"inputs": {"q": "c3a6b1f08b0b05ac05390d6c257551ffd0cdcf40496f232b52df2498f915469e",
+                       "k": "ea2845900b5856c9bf354b1aa9761b5aa6888e5ed61738fe9579ca42bc0f6054",
+                       "v": "7b45a47d9278f40774a3ab7770cdadae80c58f0bc7e47b6ef7dd9835286ea052"},
+            "exact": {"out": "cd4ceb387134564af8a52dca527c03c11fe991566a70f5929df324869e703095",
+                      "lse": "cb5435a00323c2d1eda61e1ea1c83a7e8ac417dc87b54ec84b97cd941eb9ac57"},
+            "fast": {"out": "cd4ceb387134564af8a52dca527c03c11fe991566a70f5929df324869e703095",
+                     "lse": "cb5435a00323c2d1eda61e1ea1c83a7e8ac417dc87b54ec84b97cd941eb9ac57"}}}]})";
+
+// Two equal scores: 1/2 each.
+const char *const kSoftmax = R"({"definition": "exattn-1", "kind": "softmax", "cases": [
+{"id": "two-equal", "guards": "equal scores share evenly", "tier": "full", "params": {"rows": 2, "columns": 2},
+ "inputs": {"x": {"kind": "constant", "bits": "40400000"}},
+ "sha256": {"inputs": {"x": "24c60715698663563d76ecaf262778712879423eb057d12b74a037150009d619"},
+            "exact": {"out": "1dc5c8e021c663cd8f7ecf1fb0c6d4112bc8d7f3c9e0095cd26bd7af7b8d7f13"},
+            "fast": {"out": "1dc5c8e021c663cd8f7ecf1fb0c6d4112bc8d7f3c9e0095cd26bd7af7b8d7f13"}}}]})";
+
+Goldens goldens_of(const std::string &attention, const std::string &softmax) {
+  return {parse_attention_cases(attention, "attention.json"), parse_softmax_cases(softmax, "softmax.json")};
+}
+
+Goldens small_goldens() {
+  return goldens_of(kAttention, kSoftmax);
+}
+
+std::size_t usable_combinations() {
+  std::size_t count = 0;
+  for (const LaneKind &kind : lane_kinds()) {
+    count += (kind.exact ? 1u : 0u) + (kind.fast ? 1u : 0u);
+  }
+  return count;
+}
+
+Selection threads(std::vector<std::int32_t> counts) {
+  Selection selection;
+  selection.threads = std::move(counts);
+  return selection;
+}
+
+Report run_quietly(const Goldens &goldens, const Selection &selection,
+                   const Implementation &implementation = linked_library()) {
+  return run(goldens, selection, implementation, {});
+}
+
+// The library, with one output changed after every attention call.
+Implementation changed_library(std::function<void(const exattn_attention_args &)> change) {
+  Implementation implementation = linked_library();
+  implementation.attention = [change](const exattn_attention_args &args) {
+    const exattn_status status = exattn_attention(&args);
+    change(args);
+    return status;
+  };
+  return implementation;
+}
+
+void flip_lowest_bit(float &value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits ^= 1;
+  std::memcpy(&value, &bits, sizeof bits);
+}
+
+std::string all_problems(const Report &report) {
+  std::string text;
+  for (const Result &result : report.results) {
+    for (const std::string &problem : result.problems) {
+      text += problem + "\n";
+    }
+  }
+  return text;
+}
+
+bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("right results pass at every lane kind, flavour and number of threads") {
+  const Report report = run_quietly(small_goldens(), threads({1, 2, 3, 7}));
+  CHECK(report.ok());
+  CHECK(report.cases == 2);
+  CHECK(report.passed == 2 * 4 * usable_combinations());
+  CHECK(report.failed == 0);
+  CHECK(all_problems(report) == "");
+  std::set<std::string> seen;
+  for (const Result &result : report.results) {
+    seen.insert(describe(result));
+    CHECK(result.kernel == std::string(exattn_lanes_name(result.lanes)) + "/" + exattn_flavour_name(result.flavour));
+  }
+  CHECK(seen.size() == report.passed);
+  CHECK(seen.count("one-key exact scalar threads 7") == 1);
+  CHECK(seen.count("two-equal fast scalar threads 1") == 1);
+}
+
+TEST_CASE("by default 1, 2, 3 and all threads, each once") {
+  Selection selection;
+  selection.lanes = {EXATTN_LANES_SCALAR};
+  selection.flavours = {EXATTN_EXACT};
+  const Report report = run_quietly(small_goldens(), selection);
+  std::set<std::int32_t> counts;
+  for (const Result &result : report.results) {
+    counts.insert(result.threads);
+  }
+  CHECK(report.results.size() == 2 * counts.size());
+  CHECK(counts.count(1) == 1);
+  CHECK(counts.count(2) == 1);
+  CHECK(counts.count(3) == 1);
+}
+
+TEST_CASE("one wrong bit of out is found and located") {
+  const Implementation wrong = changed_library([](const exattn_attention_args &args) {
+    flip_lowest_bit(args.out.data[args.out.stride[1] * 1 + args.out.stride[2] * 0 + args.out.stride[3] * 1]);
+  });
+  const Report report = run_quietly(small_goldens(), threads({1, 2}), wrong);
+  CHECK_FALSE(report.ok());
+  CHECK(report.failed == 2 * usable_combinations());
+  CHECK(report.passed == 2 * usable_combinations()); // softmax is left alone
+  for (const Result &result : report.results) {
+    CHECK(result.passed == (result.id == "two-equal"));
+    if (!result.passed) {
+      REQUIRE(result.difference.has_value());
+      CHECK(result.difference->output == "out");
+      CHECK(result.difference->index == std::vector<std::int64_t>{0, 1, 0, 1});
+      CHECK(result.difference->bits == 0xbfa00001u);
+      CHECK(result.difference->oracle_bits == 0xbfa00000u);
+      CHECK(result.difference->count == 1);
+    }
+  }
+  const std::string problems = all_problems(report);
+  CHECK(contains(problems, "out[b 0, h 1, row 0, column 1] is bfa00001"));
+  CHECK(contains(problems, "the oracle has bfa00000 (-1.25); 1 element differs"));
+  CHECK_FALSE(contains(problems, "the oracle disagrees"));
+}
+
+TEST_CASE("one wrong bit of lse is found and located") {
+  const Implementation wrong = changed_library([](const exattn_attention_args &args) {
+    flip_lowest_bit(args.lse.data[args.lse.stride[1] * 1 + args.lse.stride[2] * 1]);
+  });
+  const Report report = run_quietly(small_goldens(), threads({1}), wrong);
+  CHECK(report.failed == usable_combinations());
+  CHECK(contains(all_problems(report), "lse[b 0, h 1, row 1] is 40c00001"));
+}
+
+TEST_CASE("an output that was not written is a difference") {
+  const Implementation lazy{[](const exattn_attention_args &args) {
+                              std::int32_t resolved;
+                              return exattn_lanes_resolve(args.lanes, args.flavour, &resolved, args.kernel);
+                            },
+                            linked_library().softmax};
+  const Report report = run_quietly(small_goldens(), threads({1}), lazy);
+  CHECK(report.failed == usable_combinations());
+  CHECK(contains(all_problems(report), "8 elements differ"));
+}
+
+TEST_CASE("a wrong golden is told from a wrong kernel") {
+  const std::string attention = replaced(kAttention, "\"exact\": {\"out\": \"cd4c", "\"exact\": {\"out\": \"cd4d");
+  const Report report = run_quietly(goldens_of(attention, kSoftmax), threads({1}));
+  CHECK_FALSE(report.ok());
+  for (const Result &result : report.results) {
+    CHECK(result.passed == (result.id == "two-equal" || result.flavour == EXATTN_FAST));
+    CHECK_FALSE(result.difference.has_value());
+  }
+  CHECK(contains(all_problems(report), "the oracle disagrees with the golden as well: its out has SHA-256 cd4c"));
+  CHECK(contains(all_problems(report), "every element is the oracle's, bit for bit"));
+}
+
+TEST_CASE("a wrong hash of an input stops the case, and alone is no run") {
+  const std::string attention = replaced(kAttention, "\"k\": \"ea28", "\"k\": \"ea29");
+  Selection selection = threads({1});
+  const Report both = run_quietly(goldens_of(attention, kSoftmax), selection);
+  CHECK_FALSE(both.ok());
+  CHECK(both.failed == 1);
+  CHECK(both.passed == usable_combinations());
+  CHECK(contains(all_problems(both), "input k has SHA-256 ea28"));
+
+  selection.matches = [](const std::string &id) { return id == "one-key"; };
+  const Report alone = run_quietly(goldens_of(attention, kSoftmax), selection);
+  CHECK_FALSE(alone.ok());
+  CHECK(alone.passed == 0);
+  CHECK(alone.failed == 2); // the input, and that nothing was executed
+}
+
+TEST_CASE("a status, and a kernel that is not the one asked for, are failures") {
+  Implementation refusing = linked_library();
+  refusing.attention = [](const exattn_attention_args &) { return exattn_status{EXATTN_ERROR_MEMORY}; };
+  const Report refused = run_quietly(small_goldens(), threads({1}), refusing);
+  CHECK(refused.failed == usable_combinations());
+  CHECK(contains(all_problems(refused), exattn_status_string(EXATTN_ERROR_MEMORY)));
+
+  const Implementation renamed =
+      changed_library([](const exattn_attention_args &args) { *args.kernel = "abacus/exact"; });
+  const Report other = run_quietly(small_goldens(), threads({1}), renamed);
+  CHECK(other.failed == usable_combinations());
+  CHECK(contains(all_problems(other), "\"abacus/exact\" ran"));
+}
+
+TEST_CASE("lane kinds that are not usable here are refused when named, and fail when required") {
+  std::size_t missing = 0;
+  for (const LaneKind &kind : lane_kinds()) {
+    Selection selection = threads({1});
+    selection.lanes = {kind.lanes};
+    if (!kind.missing.empty()) {
+      ++missing;
+      CHECK_THROWS_AS(run_quietly(small_goldens(), selection), SelectionError);
+      Selection requiring = threads({1});
+      requiring.require = {kind.lanes};
+      const Report report = run_quietly(small_goldens(), requiring);
+      CHECK_FALSE(report.ok());
+      CHECK(report.passed > 0);
+      REQUIRE_FALSE(report.failures.empty());
+      CHECK(contains(report.failures[0], exattn_lanes_name(kind.lanes)));
+      CHECK(contains(report.failures[0], kind.missing));
+    } else if (!kind.fast) {
+      CHECK(run_quietly(small_goldens(), selection).ok()); // exact alone
+      selection.flavours = {EXATTN_FAST};
+      CHECK_THROWS_AS(run_quietly(small_goldens(), selection), SelectionError);
+    }
+  }
+  CHECK(missing > 0); // no machine has the lane kinds of two architectures
+}
+
+TEST_CASE("a required lane kind that was not selected fails") {
+  Selection selection = threads({1});
+  selection.require = {EXATTN_LANES_SCALAR};
+  CHECK(run_quietly(small_goldens(), selection).ok());
+  selection.flavours = {EXATTN_EXACT};
+  CHECK(run_quietly(small_goldens(), selection).ok());
+  for (const LaneKind &kind : lane_kinds()) {
+    if (kind.exact && kind.lanes != EXATTN_LANES_SCALAR) {
+      selection.lanes = {kind.lanes};
+      const Report report = run_quietly(small_goldens(), selection);
+      CHECK_FALSE(report.ok());
+      CHECK(report.failures == std::vector<std::string>{"required, but not executed: scalar/exact (not selected)"});
+    }
+  }
+}
+
+TEST_CASE("tier and id select cases, and nothing executed is a failure") {
+  Selection selection = threads({1});
+  selection.tier = Tier::kQuick;
+  CHECK(run_quietly(small_goldens(), selection).passed == usable_combinations());
+  selection.tier = Tier::kFull;
+  const Report full = run_quietly(small_goldens(), selection);
+  CHECK(full.passed == usable_combinations());
+  CHECK(full.results.front().id == "two-equal");
+  selection.matches = [](const std::string &id) { return id == "one-key"; };
+  const Report nothing = run_quietly(small_goldens(), selection);
+  CHECK_FALSE(nothing.ok());
+  CHECK(nothing.passed == 0);
+  CHECK(nothing.failed == 1);
+  CHECK(nothing.failures == std::vector<std::string>{"nothing was executed: no case matches"});
+}
+
+TEST_CASE("the observer sees every combination before and after") {
+  std::size_t before = 0;
+  std::size_t after = 0;
+  std::size_t total = 0;
+  const Observer observer{[&](std::size_t done, std::size_t all, const Result &) {
+                            CHECK(done == before);
+                            ++before;
+                            total = all;
+                          },
+                          [&](const Result &) { ++after; }};
+  const Report report = run(small_goldens(), threads({1, 2}), linked_library(), observer);
+  CHECK(before == report.results.size());
+  CHECK(after == before);
+  CHECK(total == before);
+}
+
+TEST_CASE("reports as JSON and JUnit") {
+  const Implementation wrong =
+      changed_library([](const exattn_attention_args &args) { flip_lowest_bit(args.out.data[0]); });
+  Selection selection = threads({1});
+  selection.lanes = {EXATTN_LANES_SCALAR};
+  selection.require = {EXATTN_LANES_SCALAR};
+  Report report = run_quietly(small_goldens(), selection, wrong);
+  report.results[0].problems.push_back("a < b & \"c\"");
+
+  const nlohmann::json json = nlohmann::json::parse(to_json(report));
+  CHECK(json["passed"] == 2);
+  CHECK(json["failed"] == 2);
+  CHECK(json["definition"] == "exattn-1");
+  REQUIRE(json["results"].size() == 4);
+  CHECK(json["results"][0]["case"] == "one-key");
+  CHECK(json["results"][0]["kernel"] == "scalar/exact");
+  CHECK(json["results"][0]["first_difference"]["bits"] == "3f000001");
+  CHECK(json["results"][0]["first_difference"]["oracle_bits"] == "3f000000");
+  CHECK(json["results"][0]["first_difference"]["index"] == nlohmann::json::array({0, 0, 0, 0}));
+  CHECK(json["results"][3]["passed"] == true);
+
+  const std::string junit = to_junit(report);
+  CHECK(contains(junit, "tests=\"4\" failures=\"2\""));
+  CHECK(contains(junit, "<testcase classname=\"exattn.fast.scalar\" name=\"two-equal threads 1\""));
+  CHECK(contains(junit, "a &lt; b &amp; &quot;c&quot;"));
+}

@@ -1,0 +1,56 @@
+#include "program.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+
+namespace {
+
+int fail(const std::string &message) {
+  std::cout.flush();
+  std::cerr << "exattn: " << message << "\n";
+  return exattn::program::kExitBadInput;
+}
+
+int run(int argc, char **argv) {
+  int exit_code = exattn::program::kExitSame;
+  CLI::App app("Fused attention with the same bits everywhere.", "exattn");
+  app.set_version_flag("--version", std::string("exattn ") + exattn_version() + ", definition " + exattn_definition());
+  app.require_subcommand(1);
+  app.footer("Exit codes: 0 same or done, 1 differs, 2 usage or bad input.\n"
+             "Each subcommand has its own --help, with an example.");
+  exattn::program::add_attention(app, exit_code);
+  exattn::program::add_softmax(app, exit_code);
+  exattn::program::add_compare(app, exit_code);
+  exattn::program::add_conformance(app, exit_code);
+  exattn::program::add_functions(app, exit_code);
+  exattn::program::add_info(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      app.exit(error); // --help, --version
+    } else {
+      return fail(std::string(error.what()) + " (see exattn --help)");
+    }
+  }
+  if (!std::cout.flush()) {
+    return fail("standard output cannot be written");
+  }
+  return exit_code;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc &) {
+    return fail("out of memory");
+  } catch (const std::exception &error) {
+    return fail(error.what());
+  }
+}

@@ -1,0 +1,111 @@
+#include "program.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace exattn::program {
+
+std::vector<std::string> split_list(const std::string &list) {
+  std::vector<std::string> items;
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t comma = list.find(',', begin);
+    items.push_back(list.substr(begin, comma - begin));
+    if (comma == std::string::npos) {
+      return items;
+    }
+    begin = comma + 1;
+  }
+}
+
+std::int32_t parse_flavour(const std::string &name) {
+  for (const std::int32_t flavour : {EXATTN_EXACT, EXATTN_FAST}) {
+    if (name == exattn_flavour_name(flavour)) {
+      return flavour;
+    }
+  }
+  throw InputError("there is no flavour '" + name + "'; there are exact and fast");
+}
+
+std::int32_t parse_lanes(const std::string &name) {
+  std::int32_t lanes = EXATTN_LANES_AUTO;
+  if (exattn_lanes_from_name(name.c_str(), &lanes) != EXATTN_OK) {
+    std::string known;
+    for (std::int32_t kind = EXATTN_LANES_AUTO; kind < EXATTN_LANES_COUNT; ++kind) {
+      known += std::string(known.empty() ? "" : ", ") + exattn_lanes_name(kind);
+    }
+    throw InputError("there is no lane kind '" + name + "'; there are " + known);
+  }
+  return lanes;
+}
+
+std::int32_t parse_threads(const std::string &text) {
+  static constexpr std::int32_t kMost = 4096;
+  std::int32_t threads = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (text == "all") {
+    return 0;
+  }
+  if (error != std::errc() || end != text.data() + text.size() || threads < 1 || threads > kMost) {
+    throw InputError("'" + text + "' is not a number of threads; allowed are 1 to 4096, or all");
+  }
+  return threads;
+}
+
+std::int64_t parse_integer(const std::string &text, const char *option, std::int64_t least) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least) {
+    throw InputError(std::string(option) + ": '" + text + "' is not an integer of at least " + std::to_string(least));
+  }
+  return value;
+}
+
+float parse_float(const std::string &text, const char *option) {
+  // strtof rounds to nearest and, unlike from_chars, is there for float in every standard library. The locale is "C".
+  char *end = nullptr;
+  const float value = std::strtof(text.c_str(), &end);
+  const bool starts_well = !text.empty() && std::string("+-.0123456789").find(text[0]) != std::string::npos;
+  if (!starts_well || end != text.c_str() + text.size() || !std::isfinite(value)) {
+    throw InputError(std::string(option) + ": '" + text + "' is not a finite float32, such as 0.125 or 0x1p-3");
+  }
+  return value;
+}
+
+Pool::Pool(std::int32_t threads) {
+  if (threads == 1) {
+    return;
+  }
+  exattn_pool *made = nullptr;
+  require_ok(exattn_pool_create(threads, &made));
+  pool.reset(made);
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text;
+  for (const std::int64_t size : shape) {
+    text += (text.empty() ? "" : "x") + std::to_string(size);
+  }
+  return text;
+}
+
+void require_ok(exattn_status status, const char *message) {
+  if (status != EXATTN_OK) {
+    throw InputError(message[0] != '\0' ? message : exattn_status_string(status));
+  }
+}
+
+bool is_terminal(std::FILE *stream) {
+  return isatty(fileno(stream)) == 1;
+}
+
+bool colours(std::FILE *stream) {
+  const char *no_color = std::getenv("NO_COLOR");
+  return is_terminal(stream) && (no_color == nullptr || no_color[0] == '\0');
+}
+
+} // namespace exattn::program
