@@ -1,7 +1,7 @@
 // The reader of golden files: it refuses whatever is not a whole, known, consistent file.
 #include "conformance/cases.hpp"
 
-#include "golden_text.hpp"
+#include "test_files.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
-// The conformance runner: that it passes what is right, and fails on everything else. The golden cases here are small
-// enough to work out by hand: one key, so that the output is the value and lse the score 2 * 3; and equal scores.
+// The conformance runner: that it passes what is right, and fails on everything else. The golden cases that
+// it is given are small enough to work out by hand (test_files.hpp).
 #include "conformance/runner.hpp"
 
-#include "golden_text.hpp"
+#include "test_files.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -14,41 +14,18 @@
 
 using namespace exattn;
 using namespace exattn::conformance;
+using exattn::tests::kOneKeyGolden;
+using exattn::tests::kTwoEqualGolden;
 using exattn::tests::replaced;
 
 namespace {
-
-// q is 2 everywhere [1,2,2,1], k is 3 [1,1,1,1], v is (0.5, -1.25) [1,1,1,2]; so out is (0.5, -1.25) four times and lse
-// is 6 four times. The hashes are of those numbers, computed outside of this project.
-const char *const kAttention = R"({"definition": "exattn-1", "kind": "attention", "cases": [
-{"id": "one-key", "guards": "one key: the output is its value", "tier": "quick",
- "params": {"batch": 1, "heads": 2, "kv_heads": 1, "q_len": 2, "kv_len": 1, "head_dim": 1, "value_dim": 2,
-            "scale": "3f800000", "causal": false, "window": 0, "q_offset": 0, "fully_masked": "nan"},
- "inputs": {"q": {"kind": "constant", "bits": "40000000"}, "k": {"kind": "constant", "bits": "40400000"},
-            "v": {"kind": "constant", "bits": "3f000000",
-                  "set": [{"from": [0, 0, 0, 1], "to": [1, 1, 1, 2], "bits": "bfa00000"}]}},
- "sha256": {"inputs": {"q": "c3a6b1f08b0b05ac05390d6c257551ffd0cdcf40496f232b52df2498f915469e",
-                       "k": "ea2845900b5856c9bf354b1aa9761b5aa6888e5ed61738fe9579ca42bc0f6054",
-                       "v": "7b45a47d9278f40774a3ab7770cdadae80c58f0bc7e47b6ef7dd9835286ea052"},
-            "exact": {"out": "cd4ceb387134564af8a52dca527c03c11fe991566a70f5929df324869e703095",
-                      "lse": "cb5435a00323c2d1eda61e1ea1c83a7e8ac417dc87b54ec84b97cd941eb9ac57"},
-            "fast": {"out": "cd4ceb387134564af8a52dca527c03c11fe991566a70f5929df324869e703095",
-                     "lse": "cb5435a00323c2d1eda61e1ea1c83a7e8ac417dc87b54ec84b97cd941eb9ac57"}}}]})";
-
-// Two equal scores: 1/2 each.
-const char *const kSoftmax = R"({"definition": "exattn-1", "kind": "softmax", "cases": [
-{"id": "two-equal", "guards": "equal scores share evenly", "tier": "full", "params": {"rows": 2, "columns": 2},
- "inputs": {"x": {"kind": "constant", "bits": "40400000"}},
- "sha256": {"inputs": {"x": "24c60715698663563d76ecaf262778712879423eb057d12b74a037150009d619"},
-            "exact": {"out": "1dc5c8e021c663cd8f7ecf1fb0c6d4112bc8d7f3c9e0095cd26bd7af7b8d7f13"},
-            "fast": {"out": "1dc5c8e021c663cd8f7ecf1fb0c6d4112bc8d7f3c9e0095cd26bd7af7b8d7f13"}}}]})";
 
 Goldens goldens_of(const std::string &attention, const std::string &softmax) {
   return {parse_attention_cases(attention, "attention.json"), parse_softmax_cases(softmax, "softmax.json")};
 }
 
 Goldens small_goldens() {
-  return goldens_of(kAttention, kSoftmax);
+  return goldens_of(kOneKeyGolden, kTwoEqualGolden);
 }
 
 std::size_t usable_combinations() {
@@ -182,8 +159,8 @@ TEST_CASE("an output that was not written is a difference") {
 }
 
 TEST_CASE("a wrong golden is told from a wrong kernel") {
-  const std::string attention = replaced(kAttention, "\"exact\": {\"out\": \"cd4c", "\"exact\": {\"out\": \"cd4d");
-  const Report report = run_quietly(goldens_of(attention, kSoftmax), threads({1}));
+  const std::string attention = replaced(kOneKeyGolden, "\"exact\": {\"out\": \"cd4c", "\"exact\": {\"out\": \"cd4d");
+  const Report report = run_quietly(goldens_of(attention, kTwoEqualGolden), threads({1}));
   CHECK_FALSE(report.ok());
   for (const Result &result : report.results) {
     CHECK(result.passed == (result.id == "two-equal" || result.flavour == EXATTN_FAST));
@@ -194,16 +171,16 @@ TEST_CASE("a wrong golden is told from a wrong kernel") {
 }
 
 TEST_CASE("a wrong hash of an input stops the case, and alone is no run") {
-  const std::string attention = replaced(kAttention, "\"k\": \"ea28", "\"k\": \"ea29");
+  const std::string attention = replaced(kOneKeyGolden, "\"k\": \"ea28", "\"k\": \"ea29");
   Selection selection = threads({1});
-  const Report both = run_quietly(goldens_of(attention, kSoftmax), selection);
+  const Report both = run_quietly(goldens_of(attention, kTwoEqualGolden), selection);
   CHECK_FALSE(both.ok());
   CHECK(both.failed == 1);
   CHECK(both.passed == usable_combinations());
   CHECK(contains(all_problems(both), "input k has SHA-256 ea28"));
 
   selection.matches = [](const std::string &id) { return id == "one-key"; };
-  const Report alone = run_quietly(goldens_of(attention, kSoftmax), selection);
+  const Report alone = run_quietly(goldens_of(attention, kTwoEqualGolden), selection);
   CHECK_FALSE(alone.ok());
   CHECK(alone.passed == 0);
   CHECK(alone.failed == 2); // the input, and that nothing was executed

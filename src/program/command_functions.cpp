@@ -31,6 +31,7 @@ struct FunctionsOptions {
   std::string function, flavour;
   std::string lanes = "all";
   std::string threads = "all";
+  std::string max_ulp;
   bool json = false;
 };
 
@@ -353,6 +354,8 @@ int functions(const FunctionsOptions &options) {
   const std::int32_t wanted = parse_threads(options.threads);
   const int threads = wanted == 0 ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency())) : wanted;
 
+  const double bound = options.max_ulp.empty() ? std::numeric_limits<double>::infinity()
+                                               : static_cast<double>(parse_float(options.max_ulp, "--max-ulp"));
   bool good = true;
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const Domain *domain : domains) {
@@ -366,6 +369,7 @@ int functions(const FunctionsOptions &options) {
         const Measurement &measurement = group.back();
         const bool equal = measurement.sha256 == group.front().sha256;
         good = good && equal && measurement.monotone;
+        good = good && (!measurement.accuracy || measurement.accuracy->worst <= bound);
         if (!options.json) {
           if (measurement.accuracy) {
             print_accuracy(measurement);
@@ -403,7 +407,8 @@ void add_functions(CLI::App &app, int &exit_code) {
   command->footer(
       "The error is against e^x and ln x in double precision (good to about 2e-9 of these ulp), in units in the\n"
       "last place of the true value's binade. The SHA-256 is over all results, little-endian, in the order of |x|.\n"
-      "Exit code 1 when two lane kinds differ or a function is not monotone. fast at scalar is emulated: slow.\n\n"
+      "Exit code 1 when two lane kinds differ, a function is not monotone, or an error is above --max-ulp.\n"
+      "The fast flavour at scalar is emulated, and slow.\n\n"
       "Example:\n  exattn functions --function exp --flavour exact");
   command->callback([options, &exit_code] { exit_code = functions(*options); });
 }

@@ -19,7 +19,7 @@ int run(int argc, char **argv) {
   int exit_code = exattn::program::kExitSame;
   CLI::App app("Fused attention with the same bits everywhere.", "exattn");
   app.set_version_flag("--version", std::string("exattn ") + exattn_version() + ", definition " + exattn_definition());
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1); // none is refused below, with a better message
   app.footer("Exit codes: 0 same or done, 1 differs, 2 usage or bad input.\n"
              "Each subcommand has its own --help, with an example.");
   exattn::program::add_attention(app, exit_code);
@@ -36,6 +36,14 @@ int run(int argc, char **argv) {
     } else {
       return fail(std::string(error.what()) + " (see exattn --help)");
     }
+    return exattn::program::kExitSame;
+  }
+  if (app.get_subcommands().empty()) {
+    std::string names;
+    for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; })) {
+      names += (names.empty() ? "" : ", ") + command->get_name();
+    }
+    return fail("a subcommand is required: " + names + " (see exattn --help)");
   }
   if (!std::cout.flush()) {
     return fail("standard output cannot be written");
