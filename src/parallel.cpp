@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
-#include <exception>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -55,25 +54,27 @@ std::int32_t usable_processors() {
 // pthreadpool does not look whether its threads could be made, and waits forever for one that could not. So the same
 // threads are made here first. Twice as many: those that have just ended may still count against a limit when the
 // pool makes its own.
-bool system_grants(std::int32_t threads) {
+exattn_status try_threads(std::int32_t threads) {
   const std::size_t count = 2 * static_cast<std::size_t>(threads - 1);
   std::vector<std::thread> probes;
   probes.reserve(count);
   std::atomic<bool> end = false;
-  bool granted = true;
+  exattn_status status = EXATTN_OK;
   try {
     while (probes.size() < count) {
       probes.emplace_back([&end] { end.wait(false); });
     }
-  } catch (const std::exception &) { // std::system_error, or no memory for a thread's own state
-    granted = false;
+  } catch (const std::bad_alloc &) {
+    status = EXATTN_ERROR_MEMORY;
+  } catch (const std::system_error &) {
+    status = EXATTN_ERROR_THREADS;
   }
   end = true;
   end.notify_all();
   for (std::thread &probe : probes) {
     probe.join();
   }
-  return granted;
+  return status;
 }
 
 // One run_items. Workers pull items from a counter, so an executor that runs fewer tasks than it was given, or runs
@@ -236,8 +237,8 @@ exattn_status exattn_pool_create(int32_t threads, exattn_pool **pool) {
     // processors that others need.
     made->flags = made->threads > processors ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
     if (made->threads > 1) {
-      if (!exattn::system_grants(made->threads)) {
-        return EXATTN_ERROR_THREADS;
+      if (const exattn_status status = exattn::try_threads(made->threads); status != EXATTN_OK) {
+        return status;
       }
       made->workers.reset(pthreadpool_create(static_cast<std::size_t>(made->threads)));
       if (made->workers == nullptr) {

@@ -55,7 +55,7 @@ enum {
   EXATTN_ERROR_LANES_UNSUPPORTED = 13,   /**< the lane kind is not in this build, or not on this CPU or system */
   EXATTN_ERROR_FLAVOUR_UNSUPPORTED = 14, /**< the lane kind has no fused multiply-add, so no fast flavour */
   EXATTN_ERROR_MEMORY = 15,              /**< memory could not be allocated */
-  EXATTN_ERROR_THREADS = 16,             /**< a thread pool could not be made, or its size is out of range */
+  EXATTN_ERROR_THREADS = 16,             /**< threads could not be made, are too many, or a pool and an executor came */
   EXATTN_ERROR_EXECUTOR = 17             /**< the caller's parallel_for did not run the tasks it was given */
 };
 
@@ -222,8 +222,17 @@ typedef struct exattn_attention_args {
   size_t message_size; /**< bytes at message */
 } exattn_attention_args;
 
+/* Every field by name would need C++20, and fewer fields than there are bring warnings. */
+#define EXATTN_TENSOR_NONE                                                                                             \
+  {                                                                                                                    \
+    NULL, 0, 0, { 0, 0, 0, 0 }                                                                                         \
+  }
 #define EXATTN_ATTENTION_ARGS_INIT                                                                                     \
-  { sizeof(exattn_attention_args) }
+  {                                                                                                                    \
+    sizeof(exattn_attention_args), EXATTN_EXACT, EXATTN_LANES_AUTO, 0, 0, 0, 0, 0, 0, 0, EXATTN_TENSOR_NONE,           \
+        EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, 0,         \
+        EXATTN_SCALE_DEFAULT, 0, EXATTN_FULLY_MASKED_NAN, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0   \
+  }
 
 /** Computes attention. Everything is checked first: with any status but EXATTN_OK and EXATTN_ERROR_EXECUTOR
  * nothing has been written. The bits depend on the inputs, the flavour and the options of the definition alone.
@@ -255,7 +264,10 @@ typedef struct exattn_softmax_args {
 } exattn_softmax_args;
 
 #define EXATTN_SOFTMAX_ARGS_INIT                                                                                       \
-  { sizeof(exattn_softmax_args) }
+  {                                                                                                                    \
+    sizeof(exattn_softmax_args), EXATTN_EXACT, EXATTN_LANES_AUTO, {0, 0, 0, 0}, EXATTN_TENSOR_NONE,                    \
+        EXATTN_TENSOR_NONE, NULL, NULL, NULL, NULL, 0                                                                  \
+  }
 
 /** Computes softmax rows. Errors and guarantees as for exattn_attention. */
 EXATTN_API exattn_status exattn_softmax(const exattn_softmax_args *args);
@@ -268,7 +280,8 @@ enum {
 };
 
 /** y[i] = f(x[i]) for i in [0, n), with the bits that attention uses: for measuring and checking them. x == y is
- * allowed. EXATTN_ERROR_NULL, _ENUM and the statuses of exattn_lanes_resolve. */
+ * allowed, any other overlap is not. EXATTN_ERROR_NULL, _ENUM, _ALIGNMENT, _OVERFLOW, _OVERLAP and the statuses of
+ * exattn_lanes_resolve. */
 EXATTN_API exattn_status exattn_evaluate(int32_t function, int32_t flavour, int32_t lanes, const float *x, float *y,
                                          size_t n);
 
