@@ -7,6 +7,10 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -36,6 +40,14 @@ std::string error_of(const std::function<void()> &action) {
 
 std::string header_error(const std::string &header) {
   return error_of([&] { parse_npy_header(npy_file(1, header, ""), "x.npy"); });
+}
+
+std::size_t file_count(const TemporaryFolder &folder) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto &entry : std::filesystem::directory_iterator(folder.get())) {
+    ++count;
+  }
+  return count;
 }
 
 bool contains(const std::string &text, const std::string &part) {
@@ -221,11 +233,27 @@ TEST_CASE("a file that is not committed leaves what was there") {
     file.commit();
   }
   CHECK(read_file(path) == "new");
-  std::size_t files = 0;
-  for ([[maybe_unused]] const auto &entry : std::filesystem::directory_iterator(folder.get())) {
-    ++files;
+  CHECK(file_count(folder) == 1);
+}
+
+TEST_CASE("a program that is interrupted leaves what was there") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "y.npy";
+  write_file(path, "old");
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    OutputFile file(path);
+    file.write("new");
+    raise(SIGTERM);
+    _exit(0);
   }
-  CHECK(files == 1);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+  CHECK(read_file(path) == "old");
+  CHECK(file_count(folder) == 1);
 }
 
 TEST_CASE("a symbolic link stays one, and a device is not replaced") {

@@ -403,6 +403,7 @@ void add_functions(CLI::App &app, int &exit_code) {
   command->add_option("--threads", options->threads, "Number of threads, or all")
       ->type_name("N")
       ->capture_default_str();
+  command->add_option("--max-ulp", options->max_ulp, "Exit code 1 when a worst error is above this")->type_name("X");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "The error is against e^x and ln x in double precision (good to about 2e-9 of these ulp), in units in the\n"

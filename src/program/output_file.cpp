@@ -6,12 +6,54 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 namespace exattn::program {
+namespace {
+
+// Files that are open aside, for a signal to remove. A command has no more than this many at once.
+std::array<std::atomic<const char *>, 4> open_aside;
+
+extern "C" void remove_aside_and_stop(int signal) {
+  for (const std::atomic<const char *> &path : open_aside) {
+    if (const char *name = path.load(); name != nullptr) {
+      unlink(name);
+    }
+  }
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void remember(const char *path) {
+  for (std::atomic<const char *> &place : open_aside) {
+    const char *empty = nullptr;
+    if (place.compare_exchange_strong(empty, path)) {
+      break;
+    }
+  }
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) { // an ignored one stays ignored
+      action.sa_handler = remove_aside_and_stop;
+      sigaction(signal, &action, nullptr);
+    }
+  }
+}
+
+void forget(const char *path) {
+  for (std::atomic<const char *> &place : open_aside) {
+    const char *same = path;
+    place.compare_exchange_strong(same, nullptr);
+  }
+}
+
+} // namespace
 
 OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
   std::error_code error;
@@ -35,8 +77,8 @@ OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
     aside = target + ".aside-" + std::to_string(getpid());
     const int descriptor = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     file = descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
-    if (file == nullptr) {
-      aside.clear();
+    if (file != nullptr) {
+      remember(aside.c_str());
     }
   }
   if (file == nullptr) {
@@ -47,10 +89,9 @@ OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
 OutputFile::~OutputFile() {
   if (file != nullptr) {
     std::fclose(file);
-    if (!aside.empty()) {
-      unlink(aside.c_str());
-    }
+    unlink(aside.c_str());
   }
+  forget(aside.c_str());
 }
 
 void OutputFile::write(const void *bytes, std::size_t size) {
@@ -65,12 +106,9 @@ void OutputFile::commit() {
     fail("cannot be written");
   }
   file = nullptr;
-  const bool closed = std::fclose(closing) == 0;
-  if (!closed || (!aside.empty() && std::rename(aside.c_str(), target.c_str()) != 0)) {
+  if (std::fclose(closing) != 0 || (!aside.empty() && std::rename(aside.c_str(), target.c_str()) != 0)) {
     const int reason = errno;
-    if (!aside.empty()) {
-      unlink(aside.c_str());
-    }
+    unlink(aside.c_str());
     errno = reason;
     fail("cannot be written");
   }
