@@ -56,8 +56,12 @@ function(exattn_enabled_lanes out)
 endfunction()
 
 if(CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
-  # GNU ld: no other linker dissolves COMDAT groups.
-  set(EXATTN_LD ${CMAKE_LINKER} CACHE FILEPATH "GNU ld, used to make kernel objects self-contained")
+  # GNU ld, whichever linker the compiler uses otherwise: no other dissolves COMDAT groups.
+  if(NOT EXATTN_LD)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-prog-name=ld.bfd
+                    OUTPUT_VARIABLE linker OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    find_program(EXATTN_LD NAMES ${linker} ${CMAKE_LINKER} DOC "GNU ld, used to make kernel objects self-contained")
+  endif()
   execute_process(COMMAND ${EXATTN_LD} --help OUTPUT_VARIABLE help ERROR_QUIET)
   if(NOT help MATCHES "force-group-allocation")
     message(FATAL_ERROR "EXATTN_LD is '${EXATTN_LD}', which has no --force-group-allocation. Name GNU ld (binutils "

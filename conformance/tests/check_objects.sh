@@ -45,9 +45,10 @@ check_instructions() {
   name=$(basename "$1" .o)
   lanes=$(echo "$name" | cut -d_ -f3)
   flavour=$(echo "$name" | cut -d_ -f4)
-  # One instruction a line, mnemonic first. objdump names the format in its first lines.
+  # One instruction a line, mnemonic first: what follows the address, of GNU's objdump or LLVM's. The format is named in
+  # the first lines.
   "$OBJDUMP" -d --no-show-raw-insn "$1" >"$work/full"
-  awk -F'\t' '/^ *[0-9a-f]+:\t/ { print $2 }' "$work/full" >"$listing"
+  sed -n 's/^ *[0-9a-f]*: *\t//p' "$work/full" | tr '\t' ' ' >"$listing"
   count=$(wc -l <"$listing")
   [ "$count" -ge 100 ] || fail "$name: only $count instructions were disassembled"
 

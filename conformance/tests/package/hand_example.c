@@ -55,8 +55,7 @@ static int run(int32_t flavour) {
     return 1;
   }
   printf("%s: out %.7f %.7f, lse %.7f\n", kernel, (double)out[0], (double)out[1], (double)lse);
-  return fabs((double)out[0] - 3) <= 1e-6 && fabs((double)out[1] - 4) <= 1e-6 &&
-                 fabs((double)lse - 1.8619948) <= 1e-6
+  return fabs((double)out[0] - 3) <= 1e-6 && fabs((double)out[1] - 4) <= 1e-6 && fabs((double)lse - 1.8619948) <= 1e-6
              ? 0
              : 1;
 }
