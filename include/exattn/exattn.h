@@ -225,7 +225,9 @@ typedef struct exattn_attention_args {
 /* Every field by name would need C++20, and fewer fields than there are bring warnings. */
 #define EXATTN_TENSOR_NONE                                                                                             \
   {                                                                                                                    \
-    NULL, 0, 0, { 0, 0, 0, 0 }                                                                                         \
+    NULL, 0, 0, {                                                                                                      \
+      0, 0, 0, 0                                                                                                       \
+    }                                                                                                                  \
   }
 #define EXATTN_ATTENTION_ARGS_INIT                                                                                     \
   {                                                                                                                    \

@@ -1,0 +1,265 @@
+// The C++ interface: shapes, errors with their words, pools, and exceptions out of an executor.
+#include "problem.hpp"
+
+#include <exattn/exattn.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using exattn::tests::Problem;
+
+namespace {
+
+// The error that a call throws; its status is EXATTN_OK when it throws none.
+struct Thrown {
+  exattn_status status = EXATTN_OK;
+  std::string text;
+};
+
+template <class Function>
+Thrown thrown_by(Function function) {
+  try {
+    function();
+  } catch (const exattn::error &error) {
+    return {error.status(), error.what()};
+  }
+  return {};
+}
+
+bool contains(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("c++: contiguous strides") {
+  CHECK(exattn::contiguous({2, 3, 5, 7}) == exattn::extents{105, 35, 7, 1});
+  CHECK(exattn::contiguous({1, 1, 1, 1}) == exattn::extents{1, 1, 1, 1});
+  CHECK(exattn::contiguous({4, 0, 5, 7}) == exattn::extents{0, 35, 7, 1});
+  const std::int64_t large = std::int64_t{1} << 31;
+  CHECK(exattn::contiguous({large, large / 2, large, 2}) == exattn::extents{large << 31, large << 1, 2, 1});
+  Thrown thrown = thrown_by([=] { exattn::contiguous({1, large, large, 4}); });
+  CHECK(thrown.status == EXATTN_ERROR_OVERFLOW);
+  thrown = thrown_by([] { exattn::contiguous({1, 2, -3, 4}); });
+  CHECK(thrown.status == EXATTN_ERROR_SIZE);
+  CHECK(contains(thrown.text, "size 2 of a shape is -3"));
+}
+
+TEST_CASE("c++: attention from shapes, serial, on a pool, on threads of one's own") {
+  Problem problem(2, 4, 2, 40, 64, 8, 5);
+  problem.make_means();
+  exattn_attention_args args =
+      exattn::attention_arguments({problem.q.data(), {2, 4, 40, 8}}, {problem.k.data(), {2, 2, 64, 8}},
+                                  {problem.v.data(), {2, 2, 64, 5}}, {problem.out.data(), {2, 4, 40, 5}});
+  args.lanes = EXATTN_LANES_SCALAR;
+  args.lse = exattn::to_c_lse(problem.lse.data(), 4, 40);
+  CHECK(std::string(exattn::attention(args)) == "scalar/exact");
+  CHECK(problem.out.values() == problem.expected_means());
+  CHECK(problem.out.guards_intact());
+  // ln 64 = 4.158883083359672
+  for (const float lse : problem.lse.values()) {
+    CHECK(lse == doctest::Approx(4.158883083359672).epsilon(1e-7));
+  }
+  CHECK(problem.lse.guards_intact());
+
+  Problem fresh(2, 4, 2, 40, 64, 8, 5);
+  args.out.data = fresh.out.data();
+  const exattn::pool pool(3);
+  CHECK(pool.threads() == 3);
+  args.pool = pool.get();
+  const char *kernel = nullptr;
+  args.kernel = &kernel;
+  exattn::attention(args);
+  CHECK(fresh.out.values() == problem.expected_means());
+  CHECK(std::string(kernel) == "scalar/exact");
+  args.pool = nullptr;
+
+  Problem third(2, 4, 2, 40, 64, 8, 5);
+  args.out.data = third.out.data();
+  std::size_t largest = 0;
+  const exattn::executor executor(3, [&](std::size_t count, const exattn::executor::task &task) {
+    largest = count;
+    std::vector<std::thread> threads;
+    for (std::size_t n = 0; n < count; ++n) {
+      threads.emplace_back([&task, n] { task(n); });
+    }
+    for (std::thread &thread : threads) {
+      thread.join();
+    }
+  });
+  CHECK(std::string(exattn::attention(args, executor)) == "scalar/exact");
+  CHECK(largest == 3);
+  CHECK(third.out.values() == problem.expected_means());
+
+  std::vector<std::byte> scratch(exattn::scratch_size(args, executor));
+  CHECK(scratch.size() > exattn::scratch_size(args));
+  args.scratch = scratch.data();
+  args.scratch_size = scratch.size();
+  CHECK_NOTHROW(exattn::attention(args, executor));
+  args.scratch_size = exattn::scratch_size(args);
+  CHECK(thrown_by([&] { exattn::attention(args, executor); }).status == EXATTN_ERROR_SCRATCH);
+}
+
+TEST_CASE("c++: shapes that do not fit together") {
+  using exattn::attention_arguments;
+  const float x = 0.0F;
+  float y = 0.0F;
+  const exattn::tensor q(&x, {2, 4, 3, 8});
+  const exattn::tensor k(&x, {2, 2, 5, 8});
+  const exattn::tensor v(&x, {2, 2, 5, 6});
+  const exattn::output out(&y, {2, 4, 3, 6});
+  CHECK_NOTHROW(attention_arguments(q, k, v, out));
+  const struct {
+    std::function<void()> call;
+    const char *words;
+  } wrong[] = {
+      {[&] {
+         attention_arguments({&x, {1, 4, 3, 8}}, k, v, out);
+       },
+       "the batch of k is 2, must be 1"},
+      {[&] {
+         attention_arguments(q, k, {&x, {3, 2, 5, 6}}, out);
+       },
+       "the batch of v is 3, must be 2"},
+      {[&] {
+         attention_arguments(q, k, v, {&y, {1, 4, 3, 6}});
+       },
+       "the batch of out is 1, must be 2"},
+      {[&] {
+         attention_arguments(q, k, {&x, {2, 4, 5, 6}}, out);
+       },
+       "the number of heads of v is 4, must be 2"},
+      {[&] {
+         attention_arguments(q, k, v, {&y, {2, 2, 3, 6}});
+       },
+       "the number of heads of out is 2, must be 4"},
+      {[&] {
+         attention_arguments(q, k, {&x, {2, 2, 4, 6}}, out);
+       },
+       "the length of v is 4, must be 5"},
+      {[&] {
+         attention_arguments(q, k, v, {&y, {2, 4, 5, 6}});
+       },
+       "the length of out is 5, must be 3"},
+      {[&] {
+         attention_arguments(q, {&x, {2, 2, 5, 7}}, v, out);
+       },
+       "the head size of k is 7, must be 8"},
+      {[&] {
+         attention_arguments(q, k, v, {&y, {2, 4, 3, 8}});
+       },
+       "the head size of out is 8, must be 6"},
+      {[&] { exattn::softmax_arguments(q, out); }, "a size of y is 6, must be 8"},
+  };
+  for (const auto &one : wrong) {
+    const Thrown thrown = thrown_by(one.call);
+    INFO(one.words);
+    CHECK(thrown.status == EXATTN_ERROR_SIZE);
+    CHECK(contains(thrown.text, one.words));
+  }
+}
+
+TEST_CASE("c++: errors bring the words of the check") {
+  Problem problem(1, 2, 1, 3, 5, 4, 4);
+  problem.args.message = nullptr;
+  problem.args.causal = 7;
+  Thrown thrown = thrown_by([&] { exattn::attention(problem.args); });
+  CHECK(thrown.status == EXATTN_ERROR_ENUM);
+  CHECK(thrown.text == "EXATTN_ERROR_ENUM: causal is 7, must be 0 or 1");
+  CHECK(problem.out.untouched());
+
+  // A buffer that the caller brought is used as well.
+  problem.args.message = problem.message.data();
+  thrown = thrown_by([&] { exattn::attention(problem.args); });
+  CHECK(problem.text() == "causal is 7, must be 0 or 1");
+  CHECK(thrown.text == "EXATTN_ERROR_ENUM: causal is 7, must be 0 or 1");
+  CHECK(problem.kernel == nullptr);
+
+  // Where there are no words, the status speaks.
+  problem.args.struct_size = 1;
+  thrown = thrown_by([&] { exattn::attention(problem.args); });
+  CHECK(thrown.status == EXATTN_ERROR_STRUCT_SIZE);
+  CHECK(thrown.text == std::string("EXATTN_ERROR_STRUCT_SIZE: ") + exattn_status_string(EXATTN_ERROR_STRUCT_SIZE));
+
+  thrown = thrown_by([] { exattn::scratch_size(exattn_attention_args{}); });
+  CHECK(thrown.status == EXATTN_ERROR_STRUCT_SIZE);
+  static_assert(std::is_base_of_v<std::runtime_error, exattn::error>);
+}
+
+TEST_CASE("c++: what an executor throws comes back as it was thrown") {
+  Problem problem(1, 4, 4, 100, 8, 4, 4);
+  problem.make_means();
+  const exattn::executor broken(2,
+                                [](std::size_t, const exattn::executor::task &) { throw std::out_of_range("mine"); });
+  CHECK_THROWS_AS(exattn::attention(problem.args, broken), std::out_of_range);
+  CHECK(problem.out.untouched());
+
+  // Also when the work was done before.
+  const exattn::executor late(2, [](std::size_t count, const exattn::executor::task &task) {
+    for (std::size_t n = 0; n < count; ++n) {
+      task(n);
+    }
+    throw 42;
+  });
+  CHECK_THROWS_AS(exattn::attention(problem.args, late), int);
+  CHECK(problem.out.values() == problem.expected_means());
+
+  const exattn::executor idle(2, [](std::size_t, const exattn::executor::task &) {});
+  CHECK(thrown_by([&] { exattn::attention(problem.args, idle); }).status == EXATTN_ERROR_EXECUTOR);
+  const exattn::executor empty(2, nullptr);
+  CHECK(thrown_by([&] { exattn::attention(problem.args, empty); }).status == EXATTN_ERROR_NULL);
+  const exattn::executor none(0, [](std::size_t, const exattn::executor::task &) {});
+  CHECK(thrown_by([&] { exattn::attention(problem.args, none); }).status == EXATTN_ERROR_THREADS);
+  // The argument check comes before the executor is asked.
+  problem.args.causal = 9;
+  CHECK(thrown_by([&] { exattn::attention(problem.args, broken); }).status == EXATTN_ERROR_ENUM);
+}
+
+TEST_CASE("c++: softmax") {
+  // 4 equal values, and two with a difference that nothing survives: e^-200 is below every binary32 number.
+  std::vector<float> x = {5.0F, 5.0F, 5.0F, 5.0F, 0.0F, -200.0F, 0.0F, -200.0F};
+  exattn_softmax_args args = exattn::softmax_arguments({x.data(), {1, 1, 2, 4}}, {x.data(), {1, 1, 2, 4}});
+  args.lanes = EXATTN_LANES_SCALAR;
+  CHECK(std::string(exattn::softmax(args)) == "scalar/exact");
+  CHECK(x == std::vector<float>{0.25F, 0.25F, 0.25F, 0.25F, 0.5F, 0.0F, 0.5F, 0.0F});
+  args.x.dtype = 3;
+  const Thrown thrown = thrown_by([&] { exattn::softmax(args); });
+  CHECK(thrown.status == EXATTN_ERROR_ENUM);
+  CHECK(contains(thrown.text, "x.dtype is 3"));
+  args.x.dtype = EXATTN_F32;
+  const exattn::executor executor(1, [](std::size_t, const exattn::executor::task &task) { task(0); });
+  CHECK_NOTHROW(exattn::softmax(args, executor));
+}
+
+TEST_CASE("c++: pools are owned") {
+  exattn::pool pool(2);
+  exattn_pool *const handle = pool.get();
+  exattn::pool moved = std::move(pool);
+  CHECK(moved.get() == handle);
+  CHECK(moved.threads() == 2);
+  moved = exattn::pool(1);
+  CHECK(moved.threads() == 1);
+  CHECK(exattn::pool().threads() >= 1);
+  CHECK(thrown_by([] { exattn::pool too_large(4097); }).status == EXATTN_ERROR_THREADS);
+  CHECK(thrown_by([] { exattn::pool negative(-1); }).status == EXATTN_ERROR_THREADS);
+  static_assert(!std::is_copy_constructible_v<exattn::pool>);
+}
+
+TEST_CASE("c++: resolve") {
+  const exattn::resolution scalar = exattn::resolve(EXATTN_LANES_SCALAR, EXATTN_FAST);
+  CHECK(scalar.lanes == EXATTN_LANES_SCALAR);
+  CHECK(std::string(scalar.kernel) == "scalar/fast");
+  CHECK(thrown_by([] { exattn::resolve(99, EXATTN_EXACT); }).status == EXATTN_ERROR_LANES_UNKNOWN);
+  CHECK(thrown_by([] { exattn::resolve(EXATTN_LANES_SCALAR, 99); }).status == EXATTN_ERROR_ENUM);
+  CHECK(thrown_by([] { exattn::check(EXATTN_ERROR_MEMORY); }).status == EXATTN_ERROR_MEMORY);
+  CHECK_NOTHROW(exattn::check(EXATTN_OK));
+}
