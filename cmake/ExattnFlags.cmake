@@ -61,8 +61,9 @@ set(EXATTN_OPTIONS_avx512_exact -mavx2 -mavx512f -mavx512cd -mavx512dq -mavx512b
                                 -mprefer-vector-width=512)
 set(EXATTN_OPTIONS_avx512_fast ${EXATTN_OPTIONS_avx512_exact} -mfma)
 
-# For every kernel. The one place for options that make kernels fast.
-set(EXATTN_KERNEL_OPTIONS -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-lto)
+# For every kernel. The one place for options that make kernels fast. GCC takes an int that sizes an array in a template
+# for a conversion that could change its sign.
+set(EXATTN_KERNEL_OPTIONS -Wno-sign-conversion -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-lto)
 
 # GCC 12 finds overlapping copies inside std::string where there are none (its bug 105329).
 set(EXATTN_QUIET_OPTIONS "")

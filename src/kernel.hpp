@@ -9,6 +9,8 @@ namespace exattn {
 // Rows of a tile, and keys of a block (definition, section 5).
 inline constexpr std::int64_t kTileRows = 32;
 inline constexpr std::int64_t kBlockKeys = 64;
+// The most rows that one work item has.
+inline constexpr std::int64_t kMaxItemRows = 128;
 
 struct Strided {
   const float *data = nullptr;

@@ -1,0 +1,207 @@
+// The lane kinds: vectors of binary32 with the few operations that IEEE-754 pins down, so that every lane gives the
+// bits that one lane alone would. This is the one file that names xsimd; of xsimd it uses nothing whose result depends
+// on its version or target (its max, reductions, exp and fma on AVX-512 do).
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include <xsimd/xsimd.hpp>
+
+#include "exact/safe_math.hpp"
+
+namespace exattn {
+
+// Lanes over an xsimd architecture. Derived lane kinds add fma and the shape of their register tiles.
+template <class Arch>
+struct VectorLanes {
+  using Float = xsimd::batch<float, Arch>;
+  using Integer = xsimd::batch<std::uint32_t, Arch>;
+  using Mask = xsimd::batch_bool<float, Arch>;
+
+  static constexpr int width = static_cast<int>(Float::size);
+
+  static Float load(const float *from) { return Float::load_unaligned(from); }
+  static void store(float *to, Float value) { value.store_unaligned(to); }
+  static Float broadcast(float value) { return Float(value); }
+
+  static Float add(Float a, Float b) { return a + b; }
+  static Float subtract(Float a, Float b) { return a - b; }
+  static Float multiply(Float a, Float b) { return a * b; }
+  static Float divide(Float a, Float b) { return a / b; }
+
+  // Comparisons are false where a side is NaN.
+  static Mask less(Float a, Float b) { return a < b; }
+  static Mask equal(Float a, Float b) { return a == b; }
+  static Mask both(Mask a, Mask b) { return a & b; }
+  static Mask either(Mask a, Mask b) { return a | b; }
+  static Mask negate(Mask a) { return ~a; }
+  static bool all(Mask a) { return xsimd::all(a); }
+  static Float select(Mask condition, Float yes, Float no) { return xsimd::select(condition, yes, no); }
+  // The larger one; kept where candidate is NaN. kept is never NaN.
+  static Float larger(Float kept, Float candidate) { return select(less(kept, candidate), candidate, kept); }
+
+#if XSIMD_VERSION_MAJOR < 9
+  static Integer bits(Float value) {
+    return xsimd::bitwise_cast<Integer>(value);
+  }
+  static Float from_bits(Integer value) {
+    return xsimd::bitwise_cast<Float>(value);
+  }
+#else
+  static Integer bits(Float value) {
+    return xsimd::bitwise_cast<std::uint32_t>(value);
+  }
+  static Float from_bits(Integer value) {
+    return xsimd::bitwise_cast<float>(value);
+  }
+#endif
+  static Integer integer(std::uint32_t value) {
+    return Integer(value);
+  }
+  static Integer add_integer(Integer a, Integer b) {
+    return a + b;
+  }
+  static Integer subtract_integer(Integer a, Integer b) {
+    return a - b;
+  }
+  template <int count>
+  static Integer shift_left(Integer a) {
+    return a << count;
+  }
+  template <int count>
+  static Integer shift_right(Integer a) {
+    return a >> count;
+  }
+};
+
+// Transposes 4 x 4 numbers: to[c * to_stride + r] = from[r][c].
+template <class Arch>
+struct VectorTranspose {
+  using Quad = xsimd::batch<float, Arch>;
+  static void four_by_four(const float *const from[4], float *const to[4]) {
+    const Quad r0 = Quad::load_unaligned(from[0]), r1 = Quad::load_unaligned(from[1]);
+    const Quad r2 = Quad::load_unaligned(from[2]), r3 = Quad::load_unaligned(from[3]);
+    const Quad low02 = xsimd::zip_lo(r0, r2), low13 = xsimd::zip_lo(r1, r3);
+    const Quad high02 = xsimd::zip_hi(r0, r2), high13 = xsimd::zip_hi(r1, r3);
+    xsimd::zip_lo(low02, low13).store_unaligned(to[0]);
+    xsimd::zip_hi(low02, low13).store_unaligned(to[1]);
+    xsimd::zip_lo(high02, high13).store_unaligned(to[2]);
+    xsimd::zip_hi(high02, high13).store_unaligned(to[3]);
+  }
+};
+
+// One lane, in plain C++: what every other lane kind is compared with.
+struct ScalarLanes {
+  using Float = float;
+  using Integer = std::uint32_t;
+  using Mask = bool;
+
+  static constexpr int width = 1;
+  static constexpr int tile_rows = 1;
+  static constexpr int tile_columns = 16;
+
+  static Float load(const float *from) { return *from; }
+  static void store(float *to, Float value) { *to = value; }
+  static Float broadcast(float value) { return value; }
+
+  static Float add(Float a, Float b) { return a + b; }
+  static Float subtract(Float a, Float b) { return a - b; }
+  static Float multiply(Float a, Float b) { return a * b; }
+  static Float divide(Float a, Float b) { return a / b; }
+
+  // a * b + c rounded once, without a fused instruction. The product is exact in binary64 (48 bits). The sum is rounded
+  // there to odd: its last bit is set whenever it is inexact. Such a sum has at least two bits more than any binary32
+  // result, subnormal ones included, so rounding it once more gives what one rounding would have.
+  static Float fma(Float a, Float b, Float c) {
+    const double product = static_cast<double>(a) * static_cast<double>(b);
+    const double addend = static_cast<double>(c);
+    double sum = product + addend;
+    const double addend_part = sum - product;
+    const double error = (product - (sum - addend_part)) + (addend - addend_part);
+    std::uint64_t pattern = std::bit_cast<std::uint64_t>(sum);
+    if (error != 0 && (pattern & 1) == 0 && (pattern & kInfinity) != kInfinity) {
+      // Towards the true sum: its magnitude is larger when sum and error have one sign.
+      pattern += ((error > 0) == (sum > 0)) ? std::uint64_t{1} : ~std::uint64_t{0};
+      sum = std::bit_cast<double>(pattern);
+    }
+    return static_cast<float>(sum);
+  }
+
+  static Mask less(Float a, Float b) { return a < b; }
+  static Mask equal(Float a, Float b) { return a == b; }
+  static Mask both(Mask a, Mask b) { return a && b; }
+  static Mask either(Mask a, Mask b) { return a || b; }
+  static Mask negate(Mask a) { return !a; }
+  static bool all(Mask a) { return a; }
+  static Float select(Mask condition, Float yes, Float no) { return condition ? yes : no; }
+  static Float larger(Float kept, Float candidate) { return kept < candidate ? candidate : kept; }
+
+  static Integer bits(Float value) { return std::bit_cast<Integer>(value); }
+  static Float from_bits(Integer value) { return std::bit_cast<Float>(value); }
+  static Integer integer(std::uint32_t value) { return value; }
+  static Integer add_integer(Integer a, Integer b) { return a + b; }
+  static Integer subtract_integer(Integer a, Integer b) { return a - b; }
+  template <int count>
+  static Integer shift_left(Integer a) {
+    return a << count;
+  }
+  template <int count>
+  static Integer shift_right(Integer a) {
+    return a >> count;
+  }
+
+  static void four_by_four(const float *const from[4], float *const to[4]) {
+    for (int r = 0; r < 4; ++r)
+      for (int c = 0; c < 4; ++c)
+        to[c][r] = from[r][c];
+  }
+
+private:
+  static constexpr std::uint64_t kInfinity = 0x7FF0000000000000;
+};
+
+// tile_rows vectors of query rows by tile_columns keys (or columns of values) are summed in registers at once; the
+// numbers were chosen by measurement (docs/architecture.md).
+
+#if XSIMD_WITH_SSE2
+struct Sse2Lanes : VectorLanes<xsimd::sse2>, VectorTranspose<xsimd::sse2> {
+  static constexpr int tile_rows = 2;
+  static constexpr int tile_columns = 4;
+  // maxps gives its second operand where one is NaN and where both are zero.
+  static Float larger(Float kept, Float candidate) { return _mm_max_ps(candidate, kept); }
+};
+#endif
+
+#if XSIMD_WITH_AVX2
+struct Avx2Lanes : VectorLanes<xsimd::avx2>, VectorTranspose<xsimd::sse2> {
+  static constexpr int tile_rows = 2;
+  static constexpr int tile_columns = 4;
+  static Float larger(Float kept, Float candidate) { return _mm256_max_ps(candidate, kept); }
+#if defined(__FMA__)
+  static Float fma(Float a, Float b, Float c) {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+#endif
+};
+#endif
+
+#if XSIMD_WITH_AVX512F
+struct Avx512Lanes : VectorLanes<xsimd::avx512f>, VectorTranspose<xsimd::sse2> {
+  static constexpr int tile_rows = 1;
+  static constexpr int tile_columns = 16;
+  static Float larger(Float kept, Float candidate) { return _mm512_max_ps(candidate, kept); }
+  static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+};
+#endif
+
+#if XSIMD_WITH_NEON64
+struct Neon64Lanes : VectorLanes<xsimd::neon64>, VectorTranspose<xsimd::neon64> {
+  static constexpr int tile_rows = 4;
+  static constexpr int tile_columns = 4;
+  static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
+};
+#endif
+
+} // namespace exattn
