@@ -200,6 +200,8 @@ struct Avx512Lanes : VectorLanes<xsimd::avx512f>, VectorTranspose<xsimd::sse2> {
 struct Neon64Lanes : VectorLanes<xsimd::neon64>, VectorTranspose<xsimd::neon64> {
   static constexpr int tile_rows = 4;
   static constexpr int tile_columns = 4;
+  // xsimd 8.1.0 divides by an approximate reciprocal here.
+  static Float divide(Float a, Float b) { return vdivq_f32(a, b); }
   static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
 };
 #endif
