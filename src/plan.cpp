@@ -13,13 +13,9 @@ std::int64_t attention_rows_per_item(std::int64_t head_dim, std::int64_t value_d
 }
 
 std::size_t attention_scratch_bytes(std::int64_t head_dim, std::int64_t value_dim) {
-  const auto aligned = [](std::int64_t floats) { return static_cast<std::size_t>((floats + 15) / 16 * 16); };
-  const std::int64_t rows = attention_rows_per_item(head_dim, value_dim);
-  // For the narrowest strips, of one row, the rounding up of each array weighs most.
-  const std::size_t block = aligned(kBlockKeys * head_dim) + aligned(kBlockKeys * kTileRows) + aligned(kBlockKeys * 16);
-  const std::size_t state = static_cast<std::size_t>(rows) *
-                            (static_cast<std::size_t>(head_dim) + static_cast<std::size_t>(value_dim) + 2 + 4 * 15);
-  return (block + state) * sizeof(float);
+  const std::int64_t block = kBlockKeys * (head_dim + kTileRows + 16); // packed keys, weights, gathered values
+  const std::int64_t row = head_dim + value_dim + 2;                   // query, accumulators, m and l
+  return static_cast<std::size_t>(block + attention_rows_per_item(head_dim, value_dim) * row) * sizeof(float);
 }
 
 } // namespace exattn

@@ -109,7 +109,7 @@ private:
 
   float *take(std::int64_t floats) {
     float *taken = scratch_;
-    scratch_ += (floats + 15) / 16 * 16;
+    scratch_ += floats;
     return taken;
   }
 

@@ -28,6 +28,7 @@ int run(int argc, char **argv) {
   exattn::program::add_conformance(app, exit_code);
   exattn::program::add_functions(app, exit_code);
   exattn::program::add_info(app, exit_code);
+  exattn::program::add_bench(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -33,6 +33,7 @@ void add_compare(CLI::App &app, int &exit_code);
 void add_conformance(CLI::App &app, int &exit_code);
 void add_functions(CLI::App &app, int &exit_code);
 void add_info(CLI::App &app, int &exit_code);
+void add_bench(CLI::App &app, int &exit_code);
 
 std::vector<std::string> split_list(const std::string &list); // at commas
 std::int32_t parse_flavour(const std::string &name);

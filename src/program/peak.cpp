@@ -1,0 +1,119 @@
+#include "peak.hpp"
+
+#include "exattn/exattn.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace exattn::program {
+namespace {
+
+// Twelve independent sums hide the latency of both operations. Written in assembly, so that the program needs no
+// compiler options for instruction sets, and no compiler can shorten it. Registers 12 and 13 are the factors (zero, so
+// that no value grows), 14 and 15 hold products.
+#define EXATTN_TWELVE(even, odd)                                                                                       \
+  even("0") odd("1") even("2") odd("3") even("4") odd("5") even("6") odd("7") even("8") odd("9") even("10") odd("11")
+
+constexpr long kSteps = 20000;
+constexpr double kSums = 12;
+
+#if defined(__x86_64__)
+#define EXATTN_LOOP(clear, body, end)                                                                                  \
+  long steps = kSteps;                                                                                                 \
+  __asm__ volatile(EXATTN_TWELVE(clear, clear) clear("12") clear("13") "1:\n\t" body "dec %0\n\tjnz 1b\n\t" end        \
+                   : "+r"(steps)                                                                                       \
+                   :                                                                                                   \
+                   : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",    \
+                     "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
+
+#define EXATTN_CLEAR_AVX(n) "vxorps %%xmm" n ", %%xmm" n ", %%xmm" n "\n\t"
+#define EXATTN_FUSED_512(n) "vfmadd231ps %%zmm12, %%zmm13, %%zmm" n "\n\t"
+#define EXATTN_FUSED_256(n) "vfmadd231ps %%ymm12, %%ymm13, %%ymm" n "\n\t"
+#define EXATTN_EVEN_512(n) "vmulps %%zmm12, %%zmm13, %%zmm14\n\tvaddps %%zmm14, %%zmm" n ", %%zmm" n "\n\t"
+#define EXATTN_ODD_512(n) "vmulps %%zmm12, %%zmm13, %%zmm15\n\tvaddps %%zmm15, %%zmm" n ", %%zmm" n "\n\t"
+#define EXATTN_EVEN_256(n) "vmulps %%ymm12, %%ymm13, %%ymm14\n\tvaddps %%ymm14, %%ymm" n ", %%ymm" n "\n\t"
+#define EXATTN_ODD_256(n) "vmulps %%ymm12, %%ymm13, %%ymm15\n\tvaddps %%ymm15, %%ymm" n ", %%ymm" n "\n\t"
+#define EXATTN_CLEAR_SSE(n) "xorps %%xmm" n ", %%xmm" n "\n\t"
+#define EXATTN_EVEN_128(n) "movaps %%xmm12, %%xmm14\n\tmulps %%xmm13, %%xmm14\n\taddps %%xmm14, %%xmm" n "\n\t"
+#define EXATTN_ODD_128(n) "movaps %%xmm12, %%xmm15\n\tmulps %%xmm13, %%xmm15\n\taddps %%xmm15, %%xmm" n "\n\t"
+
+void fused_512() {
+  EXATTN_LOOP(EXATTN_CLEAR_AVX, EXATTN_TWELVE(EXATTN_FUSED_512, EXATTN_FUSED_512), "vzeroupper");
+}
+void unfused_512() {
+  EXATTN_LOOP(EXATTN_CLEAR_AVX, EXATTN_TWELVE(EXATTN_EVEN_512, EXATTN_ODD_512), "vzeroupper");
+}
+void fused_256() {
+  EXATTN_LOOP(EXATTN_CLEAR_AVX, EXATTN_TWELVE(EXATTN_FUSED_256, EXATTN_FUSED_256), "vzeroupper");
+}
+void unfused_256() {
+  EXATTN_LOOP(EXATTN_CLEAR_AVX, EXATTN_TWELVE(EXATTN_EVEN_256, EXATTN_ODD_256), "vzeroupper");
+}
+void unfused_128() {
+  EXATTN_LOOP(EXATTN_CLEAR_SSE, EXATTN_TWELVE(EXATTN_EVEN_128, EXATTN_ODD_128), "");
+}
+#elif defined(__aarch64__)
+#define EXATTN_LOOP(body)                                                                                              \
+  long steps = kSteps;                                                                                                 \
+  __asm__ volatile(EXATTN_TWELVE(EXATTN_CLEAR, EXATTN_CLEAR) EXATTN_CLEAR("12")                                        \
+                       EXATTN_CLEAR("13") "1:\n\t" body "subs %0, %0, #1\n\tb.ne 1b\n\t"                               \
+                   : "+r"(steps)                                                                                       \
+                   :                                                                                                   \
+                   : "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",     \
+                     "v14", "v15")
+
+#define EXATTN_CLEAR(n) "movi v" n ".4s, #0\n\t"
+#define EXATTN_FUSED_128(n) "fmla v" n ".4s, v12.4s, v13.4s\n\t"
+#define EXATTN_EVEN_128(n) "fmul v14.4s, v12.4s, v13.4s\n\tfadd v" n ".4s, v" n ".4s, v14.4s\n\t"
+#define EXATTN_ODD_128(n) "fmul v15.4s, v12.4s, v13.4s\n\tfadd v" n ".4s, v" n ".4s, v15.4s\n\t"
+
+void fused_128() {
+  EXATTN_LOOP(EXATTN_TWELVE(EXATTN_FUSED_128, EXATTN_FUSED_128));
+}
+void unfused_128() {
+  EXATTN_LOOP(EXATTN_TWELVE(EXATTN_EVEN_128, EXATTN_ODD_128));
+}
+#endif
+
+// The best of many short runs: a peak is what the machine reaches when nothing disturbs it.
+[[maybe_unused]] double best_rate(void (*loop)(), double lanes, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  do {
+    const auto before = Clock::now();
+    loop();
+    const double elapsed = std::chrono::duration<double>(Clock::now() - before).count();
+    best = std::max(best, 2 * lanes * kSums * static_cast<double>(kSteps) / elapsed * 1e-9);
+  } while (Clock::now() < end);
+  return best;
+}
+
+} // namespace
+
+Peak measure_peak(std::int32_t lanes, double seconds) {
+  Peak peak;
+  switch (lanes) {
+#if defined(__x86_64__)
+  case EXATTN_LANES_AVX512:
+    return {best_rate(fused_512, 16, seconds / 2), best_rate(unfused_512, 16, seconds / 2)};
+  case EXATTN_LANES_AVX2:
+    peak.unfused = best_rate(unfused_256, 8, seconds / 2);
+    if (exattn_lanes_resolve(lanes, EXATTN_FAST, &lanes, nullptr) == EXATTN_OK) {
+      peak.fused = best_rate(fused_256, 8, seconds / 2);
+    }
+    return peak;
+  case EXATTN_LANES_SSE2:
+    peak.unfused = best_rate(unfused_128, 4, seconds);
+    return peak;
+#elif defined(__aarch64__)
+  case EXATTN_LANES_NEON64:
+    return {best_rate(fused_128, 4, seconds / 2), best_rate(unfused_128, 4, seconds / 2)};
+#endif
+  default:
+    static_cast<void>(seconds);
+    return peak;
+  }
+}
+
+} // namespace exattn::program

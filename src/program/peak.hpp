@@ -1,0 +1,17 @@
+// What this machine's arithmetic can do at most, to measure kernels against.
+#pragma once
+
+#include <cstdint>
+
+namespace exattn::program {
+
+struct Peak {
+  double fused = 0;   // GFLOP/s of independent fused multiply-adds in registers, one thread
+  double unfused = 0; // the same with a multiplication and an addition
+};
+
+// Measures the peak at the width of a lane kind, for about `seconds`. Zeros where there is no such measurement
+// (scalar lanes; another architecture); fused is zero where the lane kind has no fused multiply-add.
+Peak measure_peak(std::int32_t lanes, double seconds);
+
+} // namespace exattn::program
