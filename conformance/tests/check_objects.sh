@@ -61,7 +61,7 @@ check_instructions() {
     scalar | sse2)
       absent "VEX or EVEX encoded" "$(mnemonics '^v[a-z]|^k(mov|or|and|xor|not)')"
       absent "wider than 128 bits" "$(lines '%[yz]mm')"
-      absent "beyond SSE2" "$(mnemonics '^(addsub|h(add|sub)p|movs[hl]dup|movddup|lddqu|p(abs|sign|shufb|alignr|hadd|hsub|mulhrsw|maddubsw)|blend|pblend|round|dpp|insertps|extractps|p(ins|ext)r[bdq]|ptest|pmulld|pmuldq|pm(ax|in)(sb|sd|uw|ud)|pmov[sz]x|packusdw|pcmp(eqq|gtq|[ei]str)|movntdqa|phminposuw|mpsadbw|popcnt|crc32|lzcnt|andn|bextr|bls|pdep|pext|rorx|[sr][ahr][lr]x|mulx|movbe|ad[co]x)')"
+      absent "beyond SSE2" "$(mnemonics '^(addsub|h(add|sub)p|movs[hl]dup|movddup|lddqu|p(abs|sign|shufb|alignr|hadd|hsub|mulhrsw|maddubsw)|blend|pblend|round|dpp|insertps|extractps|p(ins|ext)r[bdq]|ptest|pmulld|pmuldq|pm(ax|in)(sb|sd|uw|ud)|pmov[sz]x|packusdw|pcmp(eqq|gtq|[ei]str)|movntdqa|phminposuw|mpsadbw|popcnt|crc32|lzcnt|bextr|bls[imr]|pdep|pext|rorx|s[ah][lr]x|mulx|movbe|ad[co]x)|^andn[lq]?$')"
       ;;
     avx2)
       absent "EVEX encoded" "$(lines '%zmm|%[xy]mm(1[6-9]|2[0-9]|3[01])|\\{%k|%k[0-7]')"
