@@ -68,6 +68,10 @@ set(EXATTN_OPTIONS_avx512_fast ${EXATTN_OPTIONS_avx512_exact} -mfma)
 # For every kernel. The one place for options that make kernels fast. GCC takes an int that sizes an array in a template
 # for a conversion that could change its sign.
 set(EXATTN_KERNEL_OPTIONS -Wno-sign-conversion -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-lto)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC's "unique" symbols, which inline variables get, are one in a process whatever the linker is told.
+  list(APPEND EXATTN_KERNEL_OPTIONS -fno-gnu-unique)
+endif()
 
 # GCC 12 finds overlapping copies inside std::string where there are none (its bug 105329).
 set(EXATTN_QUIET_OPTIONS "")
