@@ -110,7 +110,7 @@ TEST_CASE("help and version") {
   const Output version = run(folder, "--version");
   CHECK(version.exit_code == 0);
   CHECK(contains(version.out, "definition exattn-1"));
-  for (const char *name : {"attention", "softmax", "compare", "conformance", "functions", "info"}) {
+  for (const char *name : {"attention", "softmax", "compare", "conformance", "functions", "bench", "info"}) {
     const Output help = run(folder, std::string(name) + " --help");
     CHECK(help.exit_code == 0);
     CHECK(contains(help.out, "Example:\n  exattn " + std::string(name)));
