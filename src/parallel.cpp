@@ -24,6 +24,11 @@ struct exattn_pool {
   std::int32_t threads = 0;
   std::uint32_t flags = 0;
 
+  // Calls take turns, as pthreadpool would make them anyway. The job goes to the threads by an atomic of our own, which
+  // race checkers see, unlike what pthreadpool does inside.
+  std::mutex run_mutex;
+  std::atomic<void *> job = nullptr;
+
   std::mutex scratch_mutex; // held for as long as a call uses the scratch
   exattn::AlignedBuffer scratch;
   std::size_t scratch_bytes = 0;
@@ -106,6 +111,10 @@ void run_worker(void *context, std::size_t) noexcept {
   }
   // The last access to the job, which is gone once the caller has seen it.
   job.running.fetch_sub(1);
+}
+
+void run_pool_worker(void *context, std::size_t task) noexcept {
+  run_worker(static_cast<exattn_pool *>(context)->job.load(), task);
 }
 
 } // namespace
@@ -193,7 +202,9 @@ exattn_status run_items(const Team &team, const Work &work, Message &message) no
   if (workers == 1) {
     run_worker(&job, 0); // nothing to share out, so no thread is woken
   } else if (team.pool != nullptr) {
-    pthreadpool_parallelize_1d(team.pool->workers.get(), run_worker, &job, workers, team.pool->flags);
+    const std::lock_guard<std::mutex> turn(team.pool->run_mutex);
+    team.pool->job.store(&job);
+    pthreadpool_parallelize_1d(team.pool->workers.get(), run_pool_worker, team.pool, workers, team.pool->flags);
   } else {
     try {
       team.executor->parallel_for(team.executor->context, workers, run_worker, &job);

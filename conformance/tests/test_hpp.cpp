@@ -162,7 +162,7 @@ TEST_CASE("c++: shapes that do not fit together") {
   };
   for (const auto &one : wrong) {
     const Thrown thrown = thrown_by(one.call);
-    INFO(one.words);
+    INFO(std::string(one.words));
     CHECK(thrown.status == EXATTN_ERROR_SIZE);
     CHECK(contains(thrown.text, one.words));
   }

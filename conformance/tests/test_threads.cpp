@@ -43,7 +43,8 @@ std::atomic<long> allocations_left = -1; // below 0: without end
 
 void *allocate(std::size_t size, std::size_t alignment) {
   ++allocations;
-  if (allocations_left.load() == 0) {
+  const std::size_t more_than_there_is = std::size_t{1} << 40; // sanitizers end the program rather than say no
+  if (allocations_left.load() == 0 || size > more_than_there_is) {
     throw std::bad_alloc();
   }
   if (allocations_left.load() > 0) {
@@ -65,6 +66,20 @@ EXATTN_NOT_INLINE void *operator new(std::size_t size) {
 }
 EXATTN_NOT_INLINE void *operator new(std::size_t size, std::align_val_t alignment) {
   return allocate(size, static_cast<std::size_t>(alignment));
+}
+EXATTN_NOT_INLINE void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc &) {
+    return nullptr;
+  }
+}
+EXATTN_NOT_INLINE void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {
+  try {
+    return operator new(size, alignment);
+  } catch (const std::bad_alloc &) {
+    return nullptr;
+  }
 }
 EXATTN_NOT_INLINE void operator delete(void *memory) noexcept {
   std::free(memory);
@@ -268,7 +283,7 @@ TEST_CASE("items: each once, and no slice for two workers at a time") {
       CHECK(on_pool.each_once());
       CHECK(on_pool.clashes == 0);
       for (const NamedExecutor &named : working_executors()) {
-        INFO(named.name);
+        INFO(std::string(named.name));
         const exattn_executor executor = executor_of(named.parallel_for, threads);
         Witness witness(items);
         CHECK(witness.run_on({nullptr, &executor, threads}) == EXATTN_OK);
@@ -401,7 +416,7 @@ TEST_CASE("attention: the same bits on any threads") {
       const Pool pool = make_pool(threads);
       check(pool.get(), nullptr);
       for (const NamedExecutor &named : working_executors()) {
-        INFO(named.name);
+        INFO(std::string(named.name));
         const exattn_executor executor = executor_of(named.parallel_for, threads);
         check(nullptr, &executor);
       }
