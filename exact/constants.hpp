@@ -6,23 +6,41 @@
 
 namespace exattn::constants {
 
-inline constexpr float kLog2E = std::bit_cast<float>(std::uint32_t{0x3FB8AA3Bu}); // 1 / ln 2
-inline constexpr float kLn2High = std::bit_cast<float>(std::uint32_t{0x3F317200u}); // ln 2 rounded to 16 bits
-inline constexpr float kLn2Low = std::bit_cast<float>(std::uint32_t{0x35BFBE8Eu}); // ln 2 - kLn2High
-inline constexpr float kExp2 = std::bit_cast<float>(std::uint32_t{0x3EFFFFFDu}); // e^r, coefficient of r^2
-inline constexpr float kExp3 = std::bit_cast<float>(std::uint32_t{0x3E2AAA49u}); // e^r, coefficient of r^3
-inline constexpr float kExp4 = std::bit_cast<float>(std::uint32_t{0x3D2AAD13u}); // e^r, coefficient of r^4
-inline constexpr float kExp5 = std::bit_cast<float>(std::uint32_t{0x3C091CBEu}); // e^r, coefficient of r^5
-inline constexpr float kExp6 = std::bit_cast<float>(std::uint32_t{0x3AB4A643u}); // e^r, coefficient of r^6
-inline constexpr float kLog3 = std::bit_cast<float>(std::uint32_t{0x3EAAAAB8u}); // ln(1 + r), coefficient of r^3
-inline constexpr float kLog4 = std::bit_cast<float>(std::uint32_t{0xBE80011Au}); // ln(1 + r), coefficient of r^4
-inline constexpr float kLog5 = std::bit_cast<float>(std::uint32_t{0x3E4CCA27u}); // ln(1 + r), coefficient of r^5
-inline constexpr float kLog6 = std::bit_cast<float>(std::uint32_t{0xBE2A337Fu}); // ln(1 + r), coefficient of r^6
-inline constexpr float kLog7 = std::bit_cast<float>(std::uint32_t{0x3E11CE71u}); // ln(1 + r), coefficient of r^7
-inline constexpr float kLog8 = std::bit_cast<float>(std::uint32_t{0xBE074B66u}); // ln(1 + r), coefficient of r^8
-inline constexpr float kLog9 = std::bit_cast<float>(std::uint32_t{0x3E00ACBAu}); // ln(1 + r), coefficient of r^9
-inline constexpr float kLog10 = std::bit_cast<float>(std::uint32_t{0xBD9537BCu}); // ln(1 + r), coefficient of r^10
-inline constexpr float kExpCut = std::bit_cast<float>(std::uint32_t{0xC2AEAC4Fu}); // the least binary32 x with e^x >= 2^-126
-inline constexpr float kSqrtHalf = std::bit_cast<float>(std::uint32_t{0x3F3504F3u}); // sqrt(1/2)
+// 1 / ln 2
+inline constexpr float kLog2E = std::bit_cast<float>(std::uint32_t{0x3FB8AA3Bu});
+// ln 2 rounded to 16 bits
+inline constexpr float kLn2High = std::bit_cast<float>(std::uint32_t{0x3F317200u});
+// ln 2 - kLn2High
+inline constexpr float kLn2Low = std::bit_cast<float>(std::uint32_t{0x35BFBE8Eu});
+// e^r, coefficient of r^2
+inline constexpr float kExp2 = std::bit_cast<float>(std::uint32_t{0x3EFFFFFDu});
+// e^r, coefficient of r^3
+inline constexpr float kExp3 = std::bit_cast<float>(std::uint32_t{0x3E2AAA49u});
+// e^r, coefficient of r^4
+inline constexpr float kExp4 = std::bit_cast<float>(std::uint32_t{0x3D2AAD13u});
+// e^r, coefficient of r^5
+inline constexpr float kExp5 = std::bit_cast<float>(std::uint32_t{0x3C091CBEu});
+// e^r, coefficient of r^6
+inline constexpr float kExp6 = std::bit_cast<float>(std::uint32_t{0x3AB4A643u});
+// ln(1 + r), coefficient of r^3
+inline constexpr float kLog3 = std::bit_cast<float>(std::uint32_t{0x3EAAAAB8u});
+// ln(1 + r), coefficient of r^4
+inline constexpr float kLog4 = std::bit_cast<float>(std::uint32_t{0xBE80011Au});
+// ln(1 + r), coefficient of r^5
+inline constexpr float kLog5 = std::bit_cast<float>(std::uint32_t{0x3E4CCA27u});
+// ln(1 + r), coefficient of r^6
+inline constexpr float kLog6 = std::bit_cast<float>(std::uint32_t{0xBE2A337Fu});
+// ln(1 + r), coefficient of r^7
+inline constexpr float kLog7 = std::bit_cast<float>(std::uint32_t{0x3E11CE71u});
+// ln(1 + r), coefficient of r^8
+inline constexpr float kLog8 = std::bit_cast<float>(std::uint32_t{0xBE074B66u});
+// ln(1 + r), coefficient of r^9
+inline constexpr float kLog9 = std::bit_cast<float>(std::uint32_t{0x3E00ACBAu});
+// ln(1 + r), coefficient of r^10
+inline constexpr float kLog10 = std::bit_cast<float>(std::uint32_t{0xBD9537BCu});
+// the least binary32 x with e^x >= 2^-126
+inline constexpr float kExpCut = std::bit_cast<float>(std::uint32_t{0xC2AEAC4Fu});
+// sqrt(1/2)
+inline constexpr float kSqrtHalf = std::bit_cast<float>(std::uint32_t{0x3F3504F3u});
 
 } // namespace exattn::constants
