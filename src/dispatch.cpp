@@ -65,7 +65,9 @@ exattn_status choose_named(std::int32_t lanes, std::int32_t flavour, const CpuFe
     return message.fail(EXATTN_ERROR_LANES_UNSUPPORTED,
                         "lanes %s: this operating system does not save the registers that they use", kind.name);
   }
-  if (flavour == EXATTN_FAST && !support.fast) {
+  const KernelPair &pair = kernels[static_cast<std::size_t>(lanes)];
+  const Kernel *kernel = flavour == EXATTN_EXACT ? pair.exact : (support.fast ? pair.fast : nullptr);
+  if (kernel == nullptr) {
     if (has_hardware_fma(lanes)) {
       return message.fail(EXATTN_ERROR_FLAVOUR_UNSUPPORTED,
                           "lanes %s: the fast flavour needs FMA3, which this CPU does not have; the exact flavour runs "
@@ -76,8 +78,7 @@ exattn_status choose_named(std::int32_t lanes, std::int32_t flavour, const CpuFe
                         "lanes %s have no fused multiply-add, so no fast flavour: use the exact flavour or other lanes",
                         kind.name);
   }
-  const KernelPair &pair = kernels[static_cast<std::size_t>(lanes)];
-  choice.kernel = flavour == EXATTN_FAST ? pair.fast : pair.exact;
+  choice.kernel = kernel;
   choice.lanes = lanes;
   return EXATTN_OK;
 }
@@ -233,7 +234,7 @@ exattn_status exattn_lanes_resolve(int32_t lanes, int32_t flavour, int32_t *reso
   exattn::Choice choice;
   exattn::Message unheard;
   const exattn_status status = exattn::choose_kernel(lanes, flavour, choice, unheard);
-  if (status != EXATTN_OK) {
+  if (choice.kernel == nullptr) {
     return status;
   }
   *resolved = choice.lanes;

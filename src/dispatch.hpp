@@ -36,7 +36,7 @@ struct LaneSupport {
 LaneSupport lane_support(std::int32_t lanes, const CpuFeatures &features, const KernelTable &kernels) noexcept;
 
 struct Choice {
-  const Kernel *kernel = nullptr;
+  const Kernel *kernel = nullptr; // until a choice is made
   std::int32_t lanes = EXATTN_LANES_AUTO;
 };
 

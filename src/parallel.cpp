@@ -9,6 +9,7 @@
 #include <cinttypes>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__linux__)
@@ -165,23 +166,23 @@ exattn_status Scratch::allocate(exattn_pool *pool, std::size_t slice_size, std::
   if (pool != nullptr) {
     pool_lock = std::unique_lock<std::mutex>(pool->scratch_mutex, std::try_to_lock);
   }
-  const bool shared = pool_lock.owns_lock();
-  if (shared && pool->scratch_bytes >= bytes) {
-    base = pool->scratch.get();
+  exattn_pool *const lender = pool_lock.owns_lock() ? pool : nullptr;
+  if (lender != nullptr && lender->scratch_bytes >= bytes) {
+    base = lender->scratch.get();
     return EXATTN_OK;
   }
-  if (shared) { // the old one first, so that both need not fit in memory together
-    pool->scratch.reset();
-    pool->scratch_bytes = 0;
+  if (lender != nullptr) { // the old one first, so that both need not fit in memory together
+    lender->scratch.reset();
+    lender->scratch_bytes = 0;
   }
   AlignedBuffer memory = allocate_aligned(bytes);
   if (memory == nullptr) {
     return message.fail(EXATTN_ERROR_MEMORY, "%zu bytes of scratch could not be allocated", bytes);
   }
   base = memory.get();
-  if (shared) {
-    pool->scratch = std::move(memory);
-    pool->scratch_bytes = bytes;
+  if (lender != nullptr) {
+    lender->scratch = std::move(memory);
+    lender->scratch_bytes = bytes;
   } else {
     own = std::move(memory);
   }
