@@ -1,5 +1,6 @@
 // How far the oracle, and so everything that has its bits, is from the true values: attention against the formula in
 // binary64, the exponential and the logarithm against libm's in binary64.
+#include "conformance/generator.hpp"
 #include "exact/oracle.hpp"
 
 #include <doctest/doctest.h>
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <random>
 #include <vector>
 
 namespace {
@@ -24,13 +24,15 @@ const char *name(Flavour flavour) {
   return flavour == Flavour::fast ? "fast" : "exact";
 }
 
-std::vector<float> normal(std::mt19937_64 &engine, std::int64_t count, double deviation) {
-  // Box and Muller's way, so that every standard library gives the same numbers.
-  const auto uniform = [&engine] { return (static_cast<double>(engine() >> 11) + 0.5) * 0x1p-53; };
+// Box and Muller's way, so that every standard library gives the same numbers.
+std::vector<float> normal(std::uint64_t seed, std::int64_t count, double deviation) {
+  const auto uniform = [seed](std::size_t n) {
+    return (static_cast<double>(exattn::conformance::random_word(seed, n) >> 11) + 0.5) * 0x1p-53;
+  };
   std::vector<float> values(static_cast<std::size_t>(count));
-  for (float &value : values) {
-    const double radius = std::sqrt(-2 * std::log(uniform()));
-    value = static_cast<float>(deviation * radius * std::cos(2 * std::acos(-1.0) * uniform()));
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    const double radius = std::sqrt(-2 * std::log(uniform(2 * n)));
+    values[n] = static_cast<float>(deviation * radius * std::cos(2 * std::acos(-1.0) * uniform(2 * n + 1)));
   }
   return values;
 }
@@ -71,7 +73,13 @@ double unit_in_last_place(double x) {
 
 } // namespace
 
-TEST_CASE("attention is within 4e-6 of the formula") {
+// The bound is stated for heads of 32 and 64. The error comes from the sequential sums of the scores: D roundings add
+// up like the square root of D, at partial sums that grow likewise, times a scale of 1 / sqrt(D).
+double bound(std::int64_t head_dim) {
+  return 4e-6 * std::sqrt(static_cast<double>(std::max<std::int64_t>(head_dim, 64)) / 64);
+}
+
+TEST_CASE("attention is within 4e-6 of the formula, more only for heads wider than 64") {
   struct Shape {
     std::int64_t heads, q_len, kv_len, head_dim, value_dim;
     bool mask;
@@ -79,7 +87,7 @@ TEST_CASE("attention is within 4e-6 of the formula") {
   const Shape shapes[] = {{2, 128, 128, 64, 64, false}, {2, 96, 512, 64, 64, true},  {1, 32, 1500, 64, 64, false},
                           {4, 64, 128, 32, 32, true},   {2, 33, 200, 15, 7, false},  {1, 48, 300, 128, 128, false},
                           {1, 24, 100, 256, 300, true}, {1, 16, 65, 192, 128, false}};
-  std::mt19937_64 engine(20240607);
+  std::uint64_t seed = 0;
   double worst[2] = {};
   for (const Shape &shape : shapes) {
     AttentionCase call{};
@@ -92,10 +100,10 @@ TEST_CASE("attention is within 4e-6 of the formula") {
     call.scale = exattn::oracle::default_scale(shape.head_dim);
     call.q_offsets = {0};
     call.kv_lens = {shape.kv_len};
-    const std::vector<float> q = normal(engine, shape.heads * shape.q_len * shape.head_dim, 1.5);
-    const std::vector<float> k = normal(engine, shape.heads * shape.kv_len * shape.head_dim, 1.5);
-    const std::vector<float> v = normal(engine, shape.heads * shape.kv_len * shape.value_dim, 1.0);
-    const std::vector<float> mask = normal(engine, shape.q_len * shape.kv_len, 1.0);
+    const std::vector<float> q = normal(++seed, shape.heads * shape.q_len * shape.head_dim, 1.5);
+    const std::vector<float> k = normal(++seed, shape.heads * shape.kv_len * shape.head_dim, 1.5);
+    const std::vector<float> v = normal(++seed, shape.heads * shape.kv_len * shape.value_dim, 1.0);
+    const std::vector<float> mask = normal(++seed, shape.q_len * shape.kv_len, 1.0);
     call.q = q.data();
     call.k = k.data();
     call.v = v.data();
@@ -117,6 +125,8 @@ TEST_CASE("attention is within 4e-6 of the formula") {
         }
       }
       worst[static_cast<int>(flavour)] = std::max(worst[static_cast<int>(flavour)], error);
+      CHECK(error > 0);
+      CHECK(error <= bound(shape.head_dim));
     }
     std::printf("heads %lld, rows %lld, keys %lld, D %lld, Dv %lld%s: exact %.3g, fast %.3g\n",
                 static_cast<long long>(shape.heads), static_cast<long long>(shape.q_len),
@@ -124,10 +134,6 @@ TEST_CASE("attention is within 4e-6 of the formula") {
                 static_cast<long long>(shape.value_dim), shape.mask ? ", mask" : "", errors[0], errors[1]);
   }
   std::printf("worst: exact %.3g, fast %.3g\n", worst[0], worst[1]);
-  for (const double error : worst) {
-    CHECK(error > 0);
-    CHECK(error <= 4e-6);
-  }
 }
 
 TEST_CASE("the exponential on every 1021st non-positive number") {
