@@ -391,12 +391,12 @@ void for_all(std::int64_t count, int threads, const Compute &compute) {
     }
   };
   std::vector<std::thread> others;
-  try {
-    for (std::size_t worker = 1; worker < failures.size(); ++worker) {
+  for (std::size_t worker = 1; worker < failures.size(); ++worker) {
+    try {
       others.emplace_back(work, worker);
+    } catch (const std::system_error &) {
+      break; // no more threads to be had: those that there are share the work
     }
-  } catch (const std::system_error &) {
-    // No more threads to be had: those that there are share the work.
   }
   work(0);
   for (std::thread &other : others) {

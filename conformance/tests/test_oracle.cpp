@@ -33,9 +33,9 @@ std::uint32_t bits(float x) {
 }
 
 std::vector<std::uint32_t> bits(const std::vector<float> &values) {
-  std::vector<std::uint32_t> result;
-  for (const float value : values) {
-    result.push_back(bits(value));
+  std::vector<std::uint32_t> result(values.size());
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    result[n] = bits(values[n]);
   }
   return result;
 }
