@@ -73,8 +73,9 @@ typename Lanes::Float logarithm(typename Lanes::Float x) {
   const Float r = Lanes::subtract(f, constant(1.0F));
   const Float r2 = Lanes::multiply(r, r);
   Float g = constant(kLog10);
-  for (const float coefficient : {kLog9, kLog8, kLog7, kLog6, kLog5, kLog4, kLog3})
+  for (const float coefficient : {kLog9, kLog8, kLog7, kLog6, kLog5, kLog4, kLog3}) {
     g = Flavour::muladd(g, r, constant(coefficient));
+  }
   Float w = Lanes::multiply(r2, Lanes::multiply(r, g));
   w = Flavour::muladd(n, constant(kLn2Low), w);
   w = Flavour::muladd(r2, constant(-0.5F), w);

@@ -153,9 +153,11 @@ struct ScalarLanes {
   }
 
   static void four_by_four(const float *const from[4], float *const to[4]) {
-    for (int r = 0; r < 4; ++r)
-      for (int c = 0; c < 4; ++c)
+    for (int r = 0; r < 4; ++r) {
+      for (int c = 0; c < 4; ++c) {
         to[c][r] = from[r][c];
+      }
+    }
   }
 
 private:

@@ -34,56 +34,67 @@ private:
     const float m = maximum(x, x_stride, n);
 
     Float partial[kVectors];
-    for (int v = 0; v < kVectors; ++v)
+    for (int v = 0; v < kVectors; ++v) {
       partial[v] = Lanes::broadcast(0.0F);
+    }
     for (std::int64_t j = 0; j < n; j += kChunk) {
       const int count = static_cast<int>(std::min<std::int64_t>(kChunk, n - j));
       float e[kChunk];
       gather(x + j * x_stride, x_stride, count, e);
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kVectors; ++v) {
         Lanes::store(e + v * kWidth,
                      exponential<Lanes, Flavour>(Lanes::subtract(Lanes::load(e + v * kWidth), Lanes::broadcast(m))));
-      for (int c = count; c < kChunk; ++c)
+      }
+      for (int c = count; c < kChunk; ++c) {
         e[c] = 0.0F; // past the row: adds nothing
-      for (int v = 0; v < kVectors; ++v)
+      }
+      for (int v = 0; v < kVectors; ++v) {
         partial[v] = Lanes::add(partial[v], Lanes::load(e + v * kWidth));
+      }
       scatter(e, count, y + j * y_stride, y_stride);
     }
 
     float p[kChunk];
-    for (int v = 0; v < kVectors; ++v)
+    for (int v = 0; v < kVectors; ++v) {
       Lanes::store(p + v * kWidth, partial[v]);
-    for (int half = kChunk / 2; half > 0; half /= 2)
-      for (int t = 0; t < half; ++t)
+    }
+    for (int half = kChunk / 2; half > 0; half /= 2) {
+      for (int t = 0; t < half; ++t) {
         p[t] = p[t] + p[t + half];
+      }
+    }
 
     const Float divisor = Flavour::divisor(Lanes::broadcast(p[0]));
     for (std::int64_t j = 0; j < n; j += kChunk) {
       const int count = static_cast<int>(std::min<std::int64_t>(kChunk, n - j));
       float e[kChunk];
       gather(y + j * y_stride, y_stride, count, e);
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kVectors; ++v) {
         Lanes::store(e + v * kWidth, canonical<Lanes>(Flavour::divide(Lanes::load(e + v * kWidth), divisor)));
+      }
       scatter(e, count, y + j * y_stride, y_stride);
     }
   }
 
   static float maximum(const float *x, std::int64_t stride, std::int64_t n) {
     Float largest[kVectors];
-    for (int v = 0; v < kVectors; ++v)
+    for (int v = 0; v < kVectors; ++v) {
       largest[v] = Lanes::broadcast(-kInfinity);
+    }
     for (std::int64_t j = 0; j < n; j += kChunk) {
       float chunk[kChunk];
       gather(x + j * stride, stride, static_cast<int>(std::min<std::int64_t>(kChunk, n - j)), chunk);
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kVectors; ++v) {
         largest[v] = Lanes::larger(largest[v], Lanes::load(chunk + v * kWidth));
+      }
     }
     float m = -kInfinity;
     for (int v = 0; v < kVectors; ++v) {
       float lane[kWidth];
       Lanes::store(lane, largest[v]);
-      for (int c = 0; c < kWidth; ++c)
+      for (int c = 0; c < kWidth; ++c) {
         m = m < lane[c] ? lane[c] : m;
+      }
     }
     return m;
   }
@@ -91,22 +102,26 @@ private:
   // Up to a chunk of columns; places past them are -inf, which is no maximum.
   static void gather(const float *from, std::int64_t stride, int count, float *to) {
     if (count == kChunk && stride == 1) {
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kVectors; ++v) {
         Lanes::store(to + v * kWidth, Lanes::load(from + v * kWidth));
+      }
       return;
     }
-    for (int c = 0; c < kChunk; ++c)
+    for (int c = 0; c < kChunk; ++c) {
       to[c] = c < count ? from[c * stride] : -kInfinity;
+    }
   }
 
   static void scatter(const float *from, int count, float *to, std::int64_t stride) {
     if (count == kChunk && stride == 1) {
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kVectors; ++v) {
         Lanes::store(to + v * kWidth, Lanes::load(from + v * kWidth));
+      }
       return;
     }
-    for (int c = 0; c < count; ++c)
+    for (int c = 0; c < count; ++c) {
       to[c * stride] = from[c];
+    }
   }
 };
 

@@ -21,16 +21,18 @@ struct Shape {
   bool causal;
 };
 
-const std::vector<Shape> kShapes = {
-    {"BERT-base 128", 1, 12, 12, 128, 128, 64, false},
-    {"BERT-base 512", 1, 12, 12, 512, 512, 64, false},
-    {"MiniLM 128", 1, 12, 12, 128, 128, 32, false},
-    {"Whisper encoder 1500", 1, 12, 12, 1500, 1500, 64, false},
-    {"Whisper cross 1 x 1500", 1, 12, 12, 1, 1500, 64, false},
-    {"Whisper cross 448 x 1500", 1, 12, 12, 448, 1500, 64, false},
-    {"one head 4096", 1, 1, 1, 4096, 4096, 64, false},
-    {"Llama prefill 2048", 1, 32, 8, 2048, 2048, 128, true},
-};
+std::vector<Shape> usual_shapes() {
+  return {
+      {"BERT-base 128", 1, 12, 12, 128, 128, 64, false},
+      {"BERT-base 512", 1, 12, 12, 512, 512, 64, false},
+      {"MiniLM 128", 1, 12, 12, 128, 128, 32, false},
+      {"Whisper encoder 1500", 1, 12, 12, 1500, 1500, 64, false},
+      {"Whisper cross 1 x 1500", 1, 12, 12, 1, 1500, 64, false},
+      {"Whisper cross 448 x 1500", 1, 12, 12, 448, 1500, 64, false},
+      {"one head 4096", 1, 1, 1, 4096, 4096, 64, false},
+      {"Llama prefill 2048", 1, 32, 8, 2048, 2048, 128, true},
+  };
+}
 
 struct BenchOptions {
   std::vector<std::string> shapes;
@@ -155,6 +157,7 @@ bool usable(std::int32_t lanes, std::int32_t flavour) {
 
 std::vector<std::int32_t> lane_kinds(const std::string &names) {
   std::vector<std::int32_t> kinds;
+  kinds.reserve(EXATTN_LANES_COUNT);
   if (names == "all") {
     for (std::int32_t lanes = EXATTN_LANES_SCALAR + 1; lanes < EXATTN_LANES_COUNT; ++lanes) {
       if (usable(lanes, EXATTN_EXACT)) {
@@ -163,7 +166,9 @@ std::vector<std::int32_t> lane_kinds(const std::string &names) {
     }
     return kinds;
   }
-  for (const std::string &name : split_list(names)) {
+  const std::vector<std::string> listed = split_list(names);
+  kinds.reserve(listed.size());
+  for (const std::string &name : listed) {
     std::int32_t resolved = 0;
     require_ok(exattn_lanes_resolve(parse_lanes(name), EXATTN_EXACT, &resolved, nullptr), name.c_str());
     kinds.push_back(resolved);
@@ -177,7 +182,7 @@ void bench(const BenchOptions &options) {
     shapes.push_back(parse_shape(text));
   }
   if (shapes.empty()) {
-    shapes = kShapes;
+    shapes = usual_shapes();
   }
   const std::vector<std::int32_t> kinds = lane_kinds(options.lanes);
   std::optional<OutputFile> file;

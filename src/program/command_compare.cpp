@@ -64,8 +64,12 @@ Comparison compare_arrays(const NpyArray &a, const NpyArray &b) {
         result.worst_index = index;
       }
     }
-    for (std::size_t d = index.size(); d-- > 0 && ++index[d] == a.shape[d];) {
-      index[d] = 0;
+    for (std::size_t d = index.size(); d > 0; --d) { // the next index, last dimension fastest
+      index[d - 1] += 1;
+      if (index[d - 1] < a.shape[d - 1]) {
+        break;
+      }
+      index[d - 1] = 0;
     }
   }
   return result;
