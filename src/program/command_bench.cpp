@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <optional>
 
 namespace exattn::program {
@@ -157,13 +158,11 @@ bool usable(std::int32_t lanes, std::int32_t flavour) {
 
 std::vector<std::int32_t> lane_kinds(const std::string &names) {
   std::vector<std::int32_t> kinds;
-  kinds.reserve(EXATTN_LANES_COUNT);
   if (names == "all") {
-    for (std::int32_t lanes = EXATTN_LANES_SCALAR + 1; lanes < EXATTN_LANES_COUNT; ++lanes) {
-      if (usable(lanes, EXATTN_EXACT)) {
-        kinds.push_back(lanes);
-      }
-    }
+    kinds.resize(EXATTN_LANES_COUNT - 1);
+    std::iota(kinds.begin(), kinds.end(), EXATTN_LANES_SCALAR);
+    std::erase_if(kinds,
+                  [](std::int32_t lanes) { return lanes == EXATTN_LANES_SCALAR || !usable(lanes, EXATTN_EXACT); });
     return kinds;
   }
   const std::vector<std::string> listed = split_list(names);
