@@ -160,7 +160,7 @@ std::vector<std::int32_t> lane_kinds(const std::string &names) {
   std::vector<std::int32_t> kinds;
   if (names == "all") {
     kinds.resize(EXATTN_LANES_COUNT - 1);
-    std::iota(kinds.begin(), kinds.end(), EXATTN_LANES_SCALAR);
+    std::iota(kinds.begin(), kinds.end(), std::int32_t{EXATTN_LANES_SCALAR});
     std::erase_if(kinds,
                   [](std::int32_t lanes) { return lanes == EXATTN_LANES_SCALAR || !usable(lanes, EXATTN_EXACT); });
     return kinds;
