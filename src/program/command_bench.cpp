@@ -166,20 +166,18 @@ std::vector<std::int32_t> lane_kinds(const std::string &names) {
     return kinds;
   }
   const std::vector<std::string> listed = split_list(names);
-  kinds.reserve(listed.size());
-  for (const std::string &name : listed) {
+  kinds.resize(listed.size());
+  std::transform(listed.begin(), listed.end(), kinds.begin(), [](const std::string &name) {
     std::int32_t resolved = 0;
     require_ok(exattn_lanes_resolve(parse_lanes(name), EXATTN_EXACT, &resolved, nullptr), name.c_str());
-    kinds.push_back(resolved);
-  }
+    return resolved;
+  });
   return kinds;
 }
 
 void bench(const BenchOptions &options) {
-  std::vector<Shape> shapes;
-  for (const std::string &text : options.shapes) {
-    shapes.push_back(parse_shape(text));
-  }
+  std::vector<Shape> shapes(options.shapes.size());
+  std::transform(options.shapes.begin(), options.shapes.end(), shapes.begin(), parse_shape);
   if (shapes.empty()) {
     shapes = usual_shapes();
   }
