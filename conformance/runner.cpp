@@ -665,7 +665,20 @@ std::string to_json(const Report &report) {
   document["cases"] = report.cases;
   document["passed"] = report.passed;
   document["failed"] = report.failed;
-  document["failures"] = report.failures;
+  // Everything that failed in one place: each combination, then what is wrong with the run as a whole.
+  nlohmann::ordered_json failures = nlohmann::ordered_json::array();
+  for (const Result &result : report.results) {
+    if (!result.passed) {
+      failures.push_back(result.lanes == EXATTN_LANES_AUTO
+                             ? result.id + " inputs"
+                             : result.id + " " + combination_name(result.lanes, result.flavour) + " threads " +
+                                   std::to_string(result.threads));
+    }
+  }
+  for (const std::string &failure : report.failures) {
+    failures.push_back(failure);
+  }
+  document["failures"] = std::move(failures);
   document["results"] = std::move(results);
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -605,3 +605,32 @@ TEST_CASE("the caller's floating-point environment and the number of threads cha
     CHECK(bits(subnormal.solve(flavour).out[0]) == 1u);
   }
 }
+
+TEST_CASE("the vectors of the definition's page, which a program in another language gave as well") {
+  struct Vector {
+    std::uint32_t x, exact, fast;
+  };
+  for (const Vector &v : {Vector{0xB3800000, 0x3F7FFFFF, 0x3F7FFFFF},
+                          {0xBE000000, 0x3F61EB51, 0x3F61EB51},
+                          {0xBF800000, 0x3EBC5AB2, 0x3EBC5AB2},
+                          {0xC0BB65C4, 0x3B3B935E, 0x3B3B935F},
+                          {0xC1200000, 0x383E6BCE, 0x383E6BCE},
+                          {0xC2AE0000, 0x00B33687, 0x00B33687}}) {
+    CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::exponential(std::bit_cast<float>(v.x), Flavour::exact)) ==
+          v.exact);
+    CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::exponential(std::bit_cast<float>(v.x), Flavour::fast)) ==
+          v.fast);
+  }
+  for (const Vector &v : {Vector{0x3FC00000, 0x3ECF991F, 0x3ECF991F},
+                          {0x40000000, 0x3F317218, 0x3F317218},
+                          {0x41200000, 0x40135D8E, 0x40135D8E},
+                          {0x44BB8000, 0x40EA05E7, 0x40EA05E7}}) {
+    CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::logarithm(std::bit_cast<float>(v.x), Flavour::exact)) ==
+          v.exact);
+    CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::logarithm(std::bit_cast<float>(v.x), Flavour::fast)) == v.fast);
+  }
+  CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::default_scale(15)) == 0x3E8432A5);
+  CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::default_scale(64)) == 0x3E000000);
+  CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::default_scale(80)) == 0x3DE4F92E);
+  CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::default_scale(128)) == 0x3DB504F3);
+}

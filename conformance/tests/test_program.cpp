@@ -126,6 +126,9 @@ TEST_CASE("wrong usage") {
   check_refused(folder, "functions --function tan", "there are exp and log");
   check_refused(folder, "functions --lanes mmx", "there are auto, scalar, sse2, avx2, avx512, neon64");
   check_refused(folder, "functions --flavour quick", "there are exact and fast");
+  // What an unset variable of a script leaves behind.
+  check_refused(folder, "conformance --require ''", "argument 3 is empty, after --require");
+  check_refused(folder, "conformance --lanes=", "argument 2 is empty");
 }
 
 TEST_CASE("standard output that cannot be written is an error") {
@@ -311,6 +314,10 @@ TEST_CASE("softmax") {
   }
   const nlohmann::json json = nlohmann::json::parse(run(folder, "softmax --x x.npy --json --lanes scalar").out);
   CHECK(json["kernel"] == "scalar/exact");
+  constexpr auto kOwnerOnly = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
+  std::filesystem::permissions(folder / "y.npy", kOwnerOnly);
+  CHECK(run(folder, "softmax --x x.npy --out y.npy").exit_code == 0);
+  CHECK(std::filesystem::status(folder / "y.npy").permissions() == kOwnerOnly);
   save(folder, "x.npy", {1, 1, 1, 1, 1}, {3});
   check_refused(folder, "softmax --x x.npy", "has 5 dimensions; 1 to 4 are allowed");
   write_file(folder / "x.npy", "text");
@@ -350,6 +357,7 @@ TEST_CASE("compare") {
   check_refused(folder, "compare a.npy zero.npy", "shapes differ");
   check_refused(folder, "compare a.npy b.npy --max-abs x", "--max-abs: 'x'");
   check_refused(folder, "compare a.npy b.npy --max-abs nan", "--max-abs: 'nan'");
+  check_refused(folder, "compare a.npy b.npy --max-abs inf", "--max-abs: 'inf'");
 }
 
 namespace {
@@ -364,7 +372,9 @@ std::string last_line(const std::string &text) {
 TEST_CASE("conformance passes, a line per combination and a summary") {
   const TemporaryFolder folder;
   write_goldens(folder.get(), kOneKeyGolden, kTwoEqualGolden);
-  const Output output = run(folder, "conformance --golden . --lanes scalar --threads 1,3 --json r.json --junit r.xml");
+  const Output output =
+      run(folder,
+          "conformance --golden . --flavour exact,fast,exact --lanes scalar --threads 1,3 --json r.json --junit r.xml");
   CHECK(output.exit_code == 0);
   CHECK(output.err == "");
   CHECK(last_line(output.out) == "8 passed, 0 failed");

@@ -293,6 +293,8 @@ TEST_CASE("reports as JSON and JUnit") {
   CHECK(json["results"][0]["first_difference"]["oracle_bits"] == "3f000000");
   CHECK(json["results"][0]["first_difference"]["index"] == nlohmann::json::array({0, 0, 0, 0}));
   CHECK(json["results"][3]["passed"] == true);
+  CHECK(json["failures"].size() == 2);
+  CHECK(json["failures"][0] == "one-key scalar/exact threads 1");
 
   const std::string junit = to_junit(report);
   CHECK(contains(junit, "tests=\"4\" failures=\"2\""));

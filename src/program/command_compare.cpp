@@ -88,8 +88,8 @@ int compare(const CompareOptions &options) {
   if (!options.max_abs.empty()) {
     char *end = nullptr;
     bound = std::strtod(options.max_abs.c_str(), &end);
-    if (end != options.max_abs.c_str() + options.max_abs.size() || !(*bound >= 0)) {
-      throw InputError("--max-abs: '" + options.max_abs + "' is not a number of at least 0, such as 2e-6");
+    if (end != options.max_abs.c_str() + options.max_abs.size() || !(*bound >= 0) || std::isinf(*bound)) {
+      throw InputError("--max-abs: '" + options.max_abs + "' is not a finite number of at least 0, such as 2e-6");
     }
   }
   const NpyArray a = read_npy(options.a);

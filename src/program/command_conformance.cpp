@@ -59,7 +59,10 @@ conformance::Selection select(const ConformanceOptions &options) {
   conformance::Selection selection;
   if (!options.flavour.empty()) {
     for (const std::string &name : split_list(options.flavour)) {
-      selection.flavours.push_back(parse_flavour(name));
+      const std::int32_t flavour = parse_flavour(name);
+      if (std::find(selection.flavours.begin(), selection.flavours.end(), flavour) == selection.flavours.end()) {
+        selection.flavours.push_back(flavour);
+      }
     }
   }
   if (!options.lanes.empty()) {

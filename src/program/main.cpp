@@ -29,6 +29,14 @@ int run(int argc, char **argv) {
   exattn::program::add_functions(app, exit_code);
   exattn::program::add_info(app, exit_code);
   exattn::program::add_bench(app, exit_code);
+  for (int n = 1; n < argc; ++n) { // an unset variable of a script must not pass for "not given"
+    const std::string argument = argv[n];
+    if (argument.empty() || (argument.starts_with("--") && argument.ends_with('='))) {
+      return fail("argument " + std::to_string(n) + " is empty" +
+                  (n > 1 ? ", after " + std::string(argv[n - 1]) : std::string()) +
+                  ": give a value, or leave the option out");
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -79,6 +79,15 @@ OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
     file = descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
     if (file != nullptr) {
       remember(aside.c_str());
+      struct stat old {}; // a file that is replaced keeps its permissions
+      if (stat(target.c_str(), &old) == 0 && fchmod(descriptor, old.st_mode & 07777) != 0) {
+        const int reason = errno;
+        std::fclose(file);
+        unlink(aside.c_str());
+        forget(aside.c_str());
+        errno = reason;
+        fail("cannot be given the permissions that it has");
+      }
     }
   }
   if (file == nullptr) {
