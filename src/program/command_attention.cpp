@@ -16,16 +16,12 @@
 namespace exattn::program {
 namespace {
 
-struct AttentionOptions {
+struct AttentionOptions : RunOptions {
   std::string q, k, v, mask, sinks;
   std::string scale, q_offset, window, kv_len;
   bool causal = false;
   std::string fully_masked = "nan";
-  std::string flavour = "exact";
-  std::string lanes = "auto";
-  std::string threads = "all";
-  std::string out, lse;
-  bool json = false;
+  std::string lse;
 };
 
 NpyArray read_tensor(const std::string &path, std::size_t least, std::size_t most) {
@@ -275,18 +271,8 @@ void add_attention(CLI::App &app, int &exit_code) {
   command->add_option("--fully-masked", options->fully_masked, "What a row gives whose visible scores are all -inf")
       ->type_name("nan|zero")
       ->capture_default_str();
-  command->add_option("--flavour", options->flavour, "Which definition")
-      ->type_name("exact|fast")
-      ->capture_default_str();
-  command->add_option("--lanes", options->lanes, "Lane kind; never changes a bit")
-      ->type_name("NAME")
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "Number of threads, or all; never changes a bit")
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--out", options->out, "Write the output to this .npy file");
   command->add_option("--lse", options->lse, "Write the log-sum-exp of every row to this .npy file");
-  command->add_flag("--json", options->json, "Print JSON");
+  add_run_options(*command, *options);
   command->footer("Prints: sha256 <64 hex digits> <shape>, of the output's little-endian bytes in C order.\n\n"
                   "Example:\n  exattn attention --q q.npy --k k.npy --v v.npy --out out.npy");
   command->callback([options, &exit_code] {

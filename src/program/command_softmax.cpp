@@ -15,13 +15,8 @@
 namespace exattn::program {
 namespace {
 
-struct SoftmaxOptions {
+struct SoftmaxOptions : RunOptions {
   std::string x;
-  std::string flavour = "exact";
-  std::string lanes = "auto";
-  std::string threads = "all";
-  std::string out;
-  bool json = false;
 };
 
 void softmax(const SoftmaxOptions &options) {
@@ -87,17 +82,7 @@ void add_softmax(CLI::App &app, int &exit_code) {
   auto options = std::make_shared<SoftmaxOptions>();
   CLI::App *command = app.add_subcommand("softmax", "Compute softmax over the last dimension of a .npy file");
   command->add_option("--x", options->x, "Input, 1 to 4 dimensions, float32")->required();
-  command->add_option("--flavour", options->flavour, "Which definition")
-      ->type_name("exact|fast")
-      ->capture_default_str();
-  command->add_option("--lanes", options->lanes, "Lane kind; never changes a bit")
-      ->type_name("NAME")
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "Number of threads, or all; never changes a bit")
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--out", options->out, "Write the output to this .npy file");
-  command->add_flag("--json", options->json, "Print JSON");
+  add_run_options(*command, *options);
   command->footer("Prints: sha256 <64 hex digits> <shape>, of the output's little-endian bytes in C order.\n\n"
                   "Example:\n  exattn softmax --x logits.npy --out probabilities.npy");
   command->callback([options, &exit_code] {

@@ -1,5 +1,7 @@
 #include "program.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <unistd.h>
 
 #include <charconv>
@@ -8,6 +10,18 @@
 #include <limits>
 
 namespace exattn::program {
+
+void add_run_options(CLI::App &command, RunOptions &options) {
+  command.add_option("--flavour", options.flavour, "Which definition")->type_name("exact|fast")->capture_default_str();
+  command.add_option("--lanes", options.lanes, "Lane kind; never changes a bit")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "Number of threads, or all; never changes a bit")
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_option("--out", options.out, "Write the output to this .npy file");
+  command.add_flag("--json", options.json, "Print JSON");
+}
 
 std::vector<std::string> split_list(const std::string &list) {
   std::vector<std::string> items;

@@ -35,6 +35,16 @@ void add_functions(CLI::App &app, int &exit_code);
 void add_info(CLI::App &app, int &exit_code);
 void add_bench(CLI::App &app, int &exit_code);
 
+// The options of every command that computes.
+struct RunOptions {
+  std::string flavour = "exact";
+  std::string lanes = "auto";
+  std::string threads = "all";
+  std::string out;
+  bool json = false;
+};
+void add_run_options(CLI::App &command, RunOptions &options);
+
 std::vector<std::string> split_list(const std::string &list); // at commas
 std::int32_t parse_flavour(const std::string &name);
 std::int32_t parse_lanes(const std::string &name);   // "auto" as well
