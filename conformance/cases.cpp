@@ -425,6 +425,11 @@ std::vector<SoftmaxCase> parse_softmax_cases(std::string_view text, const std::s
 }
 
 Goldens read_goldens(const std::filesystem::path &directory) {
+  const std::filesystem::path version_path = directory / kVersionFile;
+  if (const std::string version = read_text(version_path); version != std::string(kDefinition) + "\n") {
+    throw GoldenError(version_path.string() + ": is not the one line " + kDefinition +
+                      "; these goldens are of another definition");
+  }
   const std::filesystem::path sums_path = directory / kSumsFile;
   const std::map<std::string, std::string> sums = read_sums(sums_path);
   const auto read_checked = [&](const char *file) {

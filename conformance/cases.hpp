@@ -16,6 +16,7 @@ namespace exattn::conformance {
 inline constexpr const char *kDefinition = "exattn-1";
 inline constexpr const char *kAttentionFile = "attention.json";
 inline constexpr const char *kSoftmaxFile = "softmax.json";
+inline constexpr const char *kVersionFile = "VERSION"; // the definition that the cases follow
 inline constexpr const char *kSumsFile = "SHA256SUMS"; // of the two, in the format of coreutils' sha256sum
 
 enum class Tier { kQuick, kFull };
@@ -98,7 +99,8 @@ struct Goldens {
   std::vector<SoftmaxCase> softmax;
 };
 
-// Reads both files of a directory; SHA256SUMS beside them must list both and match. Ids are unique over both.
+// Reads both files of a directory; VERSION beside them must name this definition, SHA256SUMS must list both and match.
+// Ids are unique over both.
 // Throws GoldenError.
 Goldens read_goldens(const std::filesystem::path &directory);
 

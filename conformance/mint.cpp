@@ -33,8 +33,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char *kVersionFile = "VERSION";
-
 constexpr int kExitSame = 0;
 constexpr int kExitDiffers = 1;
 constexpr int kExitBadInput = 2;

@@ -266,7 +266,7 @@ TEST_CASE("damaged files are refused") {
   CHECK(contains(attention_error(document), "case first: the id occurs twice"));
 }
 
-TEST_CASE("a folder of goldens is read only when SHA256SUMS agrees") {
+TEST_CASE("a folder of goldens is read only when VERSION and SHA256SUMS agree") {
   const TemporaryFolder folder;
   const std::string attention = attention_document().dump(1);
   const std::string softmax = softmax_document().dump(1);
@@ -291,6 +291,12 @@ TEST_CASE("a folder of goldens is read only when SHA256SUMS agrees") {
   CHECK(contains(error(), "is not \"<64 hex digits>  <file name>\""));
   std::filesystem::remove(folder / "SHA256SUMS");
   CHECK(contains(error(), "SHA256SUMS: cannot be read"));
+
+  write_goldens(folder.get(), attention, softmax);
+  write_file(folder / "VERSION", "exattn-2\n");
+  CHECK(contains(error(), "VERSION: is not the one line exattn-1; these goldens are of another definition"));
+  std::filesystem::remove(folder / "VERSION");
+  CHECK(contains(error(), "VERSION: cannot be read"));
 
   write_goldens(folder.get(), attention, replaced(softmax, "\"rows\",", "\"first\","));
   CHECK(contains(error(), "case first: the id occurs twice"));

@@ -63,6 +63,7 @@ inline void write_goldens(const std::filesystem::path &folder, const std::string
                           const std::string &softmax) {
   write_file(folder / conformance::kAttentionFile, attention);
   write_file(folder / conformance::kSoftmaxFile, softmax);
+  write_file(folder / conformance::kVersionFile, "exattn-1\n");
   write_file(folder / conformance::kSumsFile, sha256_of(attention) + "  " + conformance::kAttentionFile + "\n" +
                                                   sha256_of(softmax) + "  " + conformance::kSoftmaxFile + "\n");
 }

@@ -205,8 +205,8 @@ TEST_CASE("the check finds what is not what the oracle gives") {
   SUBCASE("another version") {
     write_file(folder / "VERSION", "exattn-2\n");
     const Output output = check("--case 'keys-0'");
-    CHECK(output.exit_code == 1);
-    CHECK(contains(output.err, "VERSION: is not, byte for byte"));
+    CHECK(output.exit_code == 2);
+    CHECK(contains(output.err, "VERSION: is not the one line exattn-1"));
   }
   SUBCASE("a file that its sum does not fit") {
     write_file(folder / kSoftmaxFile, softmax + "\n");
