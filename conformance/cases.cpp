@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
@@ -104,16 +106,30 @@ public:
 
   std::string hex(const char *key, std::size_t digits) {
     std::string found = string(key);
-    const bool right = found.size() == digits && std::all_of(found.begin(), found.end(), [](char c) {
-                         return ('0' <= c && c <= '9') || ('a' <= c && c <= 'f');
-                       });
-    if (!right) {
+    if (!is_hex(found, digits)) {
       fail(std::string("\"") + key + "\" must be " + std::to_string(digits) + " lower-case hex digits");
     }
     return found;
   }
 
-  std::uint32_t bits(const char *key) { return static_cast<std::uint32_t>(std::stoul(hex(key, 8), nullptr, 16)); }
+  std::vector<std::string> hashes(const char *key, std::size_t count) {
+    const json &found = member(key);
+    std::vector<std::string> result;
+    for (const json &item : found.is_array() ? found : json::array()) {
+      result.push_back(item.is_string() ? item.get<std::string>() : "");
+    }
+    if (result.size() != count ||
+        !std::all_of(result.begin(), result.end(), [](const std::string &hash) { return is_hex(hash, 64); })) {
+      fail(std::string("\"") + key + "\" must be a list of " + std::to_string(count) +
+           " hashes, each of 64 lower-case hex digits");
+    }
+    return result;
+  }
+
+  // As many hex digits as an element of that storage has.
+  std::uint32_t bits(const char *key, Storage storage = Storage::kFloat32) {
+    return static_cast<std::uint32_t>(std::stoul(hex(key, 2 * element_size(storage)), nullptr, 16));
+  }
 
   void nothing_else() const {
     for (const auto &item : value.items()) {
@@ -124,6 +140,12 @@ public:
   }
 
 private:
+  static bool is_hex(const std::string &text, std::size_t digits) {
+    return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
+             return ('0' <= c && c <= '9') || ('a' <= c && c <= 'f');
+           });
+  }
+
   std::int64_t to_integer(const char *key, const json &number, std::int64_t least, std::int64_t most) const {
     const bool fits =
         number.is_number_unsigned()
@@ -144,8 +166,10 @@ private:
 // Large enough for any case, small enough that no product of two overflows.
 constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxPosition = std::int64_t{1} << 53;
+constexpr std::int64_t kResumeStep = 64; // the keys of a block
+constexpr std::uint32_t kInfinity = 0x7F800000;
 
-Input read_input(Object &object) {
+Input read_input(Object &object, Storage storage) {
   Input input;
   const std::string kind = object.string("kind");
   if (kind == "normal") {
@@ -154,16 +178,21 @@ Input read_input(Object &object) {
     input.kind = InputKind::kConstant;
   } else if (kind == "bits") {
     input.kind = InputKind::kBits;
+  } else if (kind == "visible") {
+    input.kind = InputKind::kVisible;
   } else {
-    object.fail("\"kind\" must be \"normal\", \"constant\" or \"bits\"");
+    object.fail("\"kind\" must be \"normal\", \"constant\", \"bits\" or \"visible\"");
   }
   if (input.kind == InputKind::kConstant) {
-    input.bits = object.bits("bits");
+    input.bits = object.bits("bits", storage);
   } else {
     input.seed = static_cast<std::uint64_t>(object.integer("seed", 0, static_cast<std::int64_t>(kMaxSeed)));
   }
   if (input.kind == InputKind::kNormal && object.has("scale_exponent")) {
     input.scale_exponent = static_cast<int>(object.integer("scale_exponent", kMinScaleExponent, kMaxScaleExponent));
+  }
+  if (input.kind == InputKind::kVisible) {
+    input.per_256 = static_cast<int>(object.integer("per_256", 0, 256));
   }
   if (object.has("set")) {
     const json &boxes = object.member("set");
@@ -172,16 +201,19 @@ Input read_input(Object &object) {
     }
     for (const json &item : boxes) {
       Object box(item, "a box of \"set\"");
-      input.set.push_back({box.integers("from", 0, kMaxSize), box.integers("to", 0, kMaxSize), box.bits("bits")});
+      input.set.push_back(
+          {box.integers("from", 0, kMaxSize), box.integers("to", 0, kMaxSize), box.bits("bits", storage)});
       box.nothing_else();
     }
   }
   return input;
 }
 
-CaseTensor read_tensor(Object &inputs, Object &hashes, const char *name, std::vector<std::int64_t> shape) {
+CaseTensor read_tensor(Object &inputs, Object &hashes, const char *name, std::vector<std::int64_t> shape,
+                       Storage storage = Storage::kFloat32) {
   Object object = inputs.object(name);
   CaseTensor tensor;
+  tensor.storage = storage;
   if (object.has("shape")) { // only a mask has a shape of its own; `shape` then holds the largest
     const std::vector<std::int64_t> own = object.integers("shape", 0, kMaxSize);
     bool fits = own.size() == shape.size();
@@ -189,21 +221,80 @@ CaseTensor read_tensor(Object &inputs, Object &hashes, const char *name, std::ve
       fits = own[n] == shape[n] || own[n] == 1;
     }
     if (!fits) {
-      object.fail("\"shape\" must hold batch, heads, q_len, kv_len, or 1 in the place of any of them");
+      object.fail("\"shape\" must hold batch, heads, q_len, kv_len, or 1 in the place of any of them; with q_starts "
+                  "there is no batch, and with kv_starts kv_len is the most keys of a sequence");
     }
     shape = own;
   }
-  tensor.input = read_input(object);
+  tensor.input = read_input(object, storage);
   tensor.shape = std::move(shape);
   object.nothing_else();
-  if (const std::string problem = input_problem(tensor.input, tensor.shape); !problem.empty()) {
+  if (const std::string problem = input_problem(tensor.input, tensor.shape, storage); !problem.empty()) {
     object.fail(problem);
   }
   tensor.sha256 = hashes.hex(name, 64);
   return tensor;
 }
 
-AttentionParams read_attention_params(Object object) {
+// Ragged queries or keys: batch + 1 numbers that do not fall.
+void check_starts(const Object &object, const char *key, const std::vector<std::int64_t> &starts, std::int64_t batch) {
+  if (static_cast<std::int64_t>(starts.size()) != batch + 1 || !std::is_sorted(starts.begin(), starts.end())) {
+    object.fail(std::string("\"") + key + "\" must hold batch + 1 numbers, none less than the one before it");
+  }
+}
+
+void read_layout(Object &object, AttentionParams &params) {
+  if (object.has("q_starts")) {
+    params.q_starts = object.integers("q_starts", 0, params.q_len);
+    check_starts(object, "q_starts", *params.q_starts, params.batch);
+    if (params.q_starts->front() != 0 || params.q_starts->back() != params.q_len) {
+      object.fail("\"q_starts\" must begin with 0 and end with q_len, so that every row is one of a sequence");
+    }
+  }
+  if (object.has("kv_starts")) {
+    params.kv_starts = object.integers("kv_starts", 0, params.kv_len);
+    check_starts(object, "kv_starts", *params.kv_starts, params.batch);
+  }
+  if (object.has("page_size")) {
+    params.page_size = object.integer("page_size", 1, kMaxSize);
+    if (params.kv_starts) {
+      object.fail("\"page_size\" and \"kv_starts\" exclude each other");
+    }
+  }
+  if (object.has("resume")) {
+    params.resume = object.integers("resume", kResumeStep, kMaxSize);
+    const bool ascending =
+        std::adjacent_find(params.resume.begin(), params.resume.end(), std::greater_equal<>()) == params.resume.end();
+    const bool whole = std::all_of(params.resume.begin(), params.resume.end(),
+                                   [](std::int64_t edge) { return edge % kResumeStep == 0; });
+    if (params.resume.empty() || !ascending || !whole || params.resume.back() > most_keys(params)) {
+      object.fail("\"resume\" must hold multiples of 64, each above the one before it, up to the keys of the longest "
+                  "sequence");
+    }
+  }
+}
+
+Storage read_storage(Object &object, const char *key) {
+  return !object.has(key)                    ? Storage::kFloat32
+         : object.choice(key, "bf16", "f16") ? Storage::kFloat16
+                                             : Storage::kBfloat16;
+}
+
+// Of q, k and v; the others are always binary32.
+std::array<Storage, 3> read_storages(Object &params) {
+  std::array<Storage, 3> storages = {Storage::kFloat32, Storage::kFloat32, Storage::kFloat32};
+  if (params.has("storage")) {
+    Object object = params.object("storage");
+    storages = {read_storage(object, "q"), read_storage(object, "k"), read_storage(object, "v")};
+    object.nothing_else();
+    if (storages == std::array{Storage::kFloat32, Storage::kFloat32, Storage::kFloat32}) {
+      object.fail("must name at least one of \"q\", \"k\" and \"v\"");
+    }
+  }
+  return storages;
+}
+
+AttentionParams read_attention_params(Object &object) {
   AttentionParams params;
   params.batch = object.integer("batch", 0, kMaxSize);
   params.heads = object.integer("heads", 0, kMaxSize);
@@ -221,17 +312,28 @@ AttentionParams read_attention_params(Object object) {
   if (object.has("q_offsets")) {
     params.q_offsets = object.integers("q_offsets", 0, kMaxPosition);
   }
+  if (object.has("softcap")) {
+    params.softcap_bits = object.bits("softcap");
+    if (*params.softcap_bits == 0 || *params.softcap_bits >= kInfinity) {
+      object.fail("\"softcap\" must be the bits of a finite number above 0");
+    }
+  }
   if (object.has("kv_lens")) {
     params.kv_lens = object.integers("kv_lens", 0, params.kv_len);
   }
   params.fully_masked_zero = object.choice("fully_masked", "nan", "zero");
-  object.nothing_else();
+  read_layout(object, params);
   if (params.heads % params.kv_heads != 0) {
     object.fail("\"heads\" must be a multiple of \"kv_heads\"");
   }
   for (const auto &list : {params.q_offsets, params.kv_lens}) {
     if (list && static_cast<std::int64_t>(list->size()) != params.batch) {
       object.fail("\"q_offsets\" and \"kv_lens\" must hold one number per sequence of the batch");
+    }
+  }
+  for (std::int64_t b = 0; params.kv_lens && b < params.batch; ++b) {
+    if ((*params.kv_lens)[static_cast<std::size_t>(b)] > keys_of(params, b)) {
+      object.fail("\"kv_lens\" must not be more than the keys of their sequences by \"kv_starts\"");
     }
   }
   return params;
@@ -246,28 +348,40 @@ void read_common(Object &object, Case &result) {
 AttentionCase read_attention_case(Object &object) {
   AttentionCase result;
   read_common(object, result);
-  result.params = read_attention_params(object.object("params"));
+  Object params = object.object("params");
+  result.params = read_attention_params(params);
+  const auto [q_storage, k_storage, v_storage] = read_storages(params);
+  params.nothing_else();
 
   Object inputs = object.object("inputs");
   Object hashes = object.object("sha256");
   Object input_hashes = hashes.object("inputs");
-  const auto read_fixed = [&](const char *name, std::vector<std::int64_t> shape) {
+  const auto read_fixed = [&](const char *name, std::vector<std::int64_t> shape, Storage storage) {
     if (inputs.object(name).has("shape")) {
       inputs.fail(std::string("\"") + name + "\" has the shape that the parameters say, and none of its own");
     }
-    return read_tensor(inputs, input_hashes, name, std::move(shape));
+    return read_tensor(inputs, input_hashes, name, std::move(shape), storage);
   };
-  result.q = read_fixed("q", query_shape(result.params));
-  result.k = read_fixed("k", key_shape(result.params));
-  result.v = read_fixed("v", value_shape(result.params));
-  if (inputs.has("mask")) {
-    if (!inputs.object("mask").has("shape")) {
-      inputs.fail("\"mask\" must have a \"shape\"");
+  const auto read_mask = [&](const char *name, Storage storage) {
+    if (!inputs.object(name).has("shape")) {
+      inputs.fail(std::string("\"") + name + "\" must have a \"shape\"");
     }
-    result.mask = read_tensor(inputs, input_hashes, "mask", score_shape(result.params));
+    return read_tensor(inputs, input_hashes, name, score_shape(result.params), storage);
+  };
+  result.q = read_fixed("q", query_shape(result.params), q_storage);
+  result.k = read_fixed("k", key_shape(result.params), k_storage);
+  result.v = read_fixed("v", value_shape(result.params), v_storage);
+  if (inputs.has("mask")) {
+    result.mask = read_mask("mask", Storage::kFloat32);
+  }
+  if (inputs.has("mask_bool")) {
+    result.mask_bool = read_mask("mask_bool", Storage::kByte);
   }
   if (inputs.has("sinks")) {
-    result.sinks = read_fixed("sinks", {result.params.heads});
+    result.sinks = read_fixed("sinks", {result.params.heads}, Storage::kFloat32);
+  }
+  if (inputs.has("alibi")) {
+    result.alibi = read_fixed("alibi", {result.params.heads}, Storage::kFloat32);
   }
   inputs.nothing_else();
   input_hashes.nothing_else();
@@ -276,6 +390,9 @@ AttentionCase read_attention_case(Object &object) {
     Object outputs = hashes.object(name);
     target->out = outputs.hex("out", 64);
     target->lse = outputs.hex("lse", 64);
+    if (!result.params.resume.empty()) {
+      target->states = outputs.hashes("states", result.params.resume.size());
+    }
     outputs.nothing_else();
   }
   hashes.nothing_else();
@@ -392,28 +509,49 @@ std::map<std::string, std::string> read_sums(const std::filesystem::path &path) 
 
 } // namespace
 
+std::int64_t rows_of(const AttentionParams &params, std::int64_t sequence) {
+  const auto b = static_cast<std::size_t>(sequence);
+  return params.q_starts ? (*params.q_starts)[b + 1] - (*params.q_starts)[b] : params.q_len;
+}
+
+std::int64_t keys_of(const AttentionParams &params, std::int64_t sequence) {
+  const auto b = static_cast<std::size_t>(sequence);
+  return params.kv_starts ? (*params.kv_starts)[b + 1] - (*params.kv_starts)[b] : params.kv_len;
+}
+
+std::int64_t most_keys(const AttentionParams &params) {
+  if (!params.kv_starts) {
+    return params.kv_len;
+  }
+  std::int64_t most = 0;
+  for (std::int64_t b = 0; b < params.batch; ++b) {
+    most = std::max(most, keys_of(params, b));
+  }
+  return most;
+}
+
 std::vector<std::int64_t> query_shape(const AttentionParams &params) {
-  return {params.batch, params.heads, params.q_len, params.head_dim};
+  return {params.q_starts ? 1 : params.batch, params.heads, params.q_len, params.head_dim};
 }
 
 std::vector<std::int64_t> key_shape(const AttentionParams &params) {
-  return {params.batch, params.kv_heads, params.kv_len, params.head_dim};
+  return {params.kv_starts ? 1 : params.batch, params.kv_heads, params.kv_len, params.head_dim};
 }
 
 std::vector<std::int64_t> value_shape(const AttentionParams &params) {
-  return {params.batch, params.kv_heads, params.kv_len, params.value_dim};
+  return {params.kv_starts ? 1 : params.batch, params.kv_heads, params.kv_len, params.value_dim};
 }
 
 std::vector<std::int64_t> score_shape(const AttentionParams &params) {
-  return {params.batch, params.heads, params.q_len, params.kv_len};
+  return {params.q_starts ? 1 : params.batch, params.heads, params.q_len, most_keys(params)};
 }
 
 std::vector<std::int64_t> out_shape(const AttentionParams &params) {
-  return {params.batch, params.heads, params.q_len, params.value_dim};
+  return {params.q_starts ? 1 : params.batch, params.heads, params.q_len, params.value_dim};
 }
 
 std::vector<std::int64_t> lse_shape(const AttentionParams &params) {
-  return {params.batch, params.heads, params.q_len};
+  return {params.q_starts ? 1 : params.batch, params.heads, params.q_len};
 }
 
 std::vector<AttentionCase> parse_attention_cases(std::string_view text, const std::string &name) {

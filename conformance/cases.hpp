@@ -21,9 +21,10 @@ inline constexpr const char *kSumsFile = "SHA256SUMS"; // of the two, in the for
 
 enum class Tier { kQuick, kFull };
 
-// One input: how it is made, the shape that it is stored with, and the SHA-256 of its bytes (64 hex digits).
+// One input: how it is made, what it is stored as and with which shape, and the SHA-256 of its bytes (64 hex digits).
 struct CaseTensor {
   Input input;
+  Storage storage = Storage::kFloat32;
   std::vector<std::int64_t> shape;
   std::string sha256;
 };
@@ -42,12 +43,18 @@ struct AttentionParams {
   std::int64_t q_offset = 0;
   std::optional<std::vector<std::int64_t>> q_offsets; // [batch], replaces q_offset
   std::optional<std::vector<std::int64_t>> kv_lens;   // [batch]
+  std::optional<std::uint32_t> softcap_bits;          // none: no softcap
+  std::optional<std::vector<std::int64_t>> q_starts;  // [batch + 1], from 0 to q_len: ragged queries
+  std::optional<std::vector<std::int64_t>> kv_starts; // [batch + 1]: ragged keys
+  std::optional<std::int64_t> page_size;              // keys and values lie in pages
+  std::vector<std::int64_t> resume;                   // where to stop and go on from the state; empty: nowhere
   bool fully_masked_zero = false;
 };
 
 struct AttentionHashes {
   std::string out;
   std::string lse;
+  std::vector<std::string> states; // one for each edge of `resume`
 };
 
 struct AttentionCase {
@@ -56,8 +63,10 @@ struct AttentionCase {
   Tier tier = Tier::kQuick;
   AttentionParams params;
   CaseTensor q, k, v;
-  std::optional<CaseTensor> mask; // each of the four sizes is full or 1 (broadcast)
+  std::optional<CaseTensor> mask;      // each of the four sizes is full or 1 (broadcast)
+  std::optional<CaseTensor> mask_bool; // bytes, of a shape like the mask's
   std::optional<CaseTensor> sinks;
+  std::optional<CaseTensor> alibi;
   AttentionHashes exact, fast;
 };
 
@@ -79,12 +88,18 @@ struct SoftmaxCase {
   SoftmaxHashes exact, fast;
 };
 
+// Shapes. Ragged queries have 1 for batch in all but the keys and values, ragged keys in these two.
 std::vector<std::int64_t> query_shape(const AttentionParams &params); // [batch, heads, q_len, head_dim]
 std::vector<std::int64_t> key_shape(const AttentionParams &params);   // [batch, kv_heads, kv_len, head_dim]
 std::vector<std::int64_t> value_shape(const AttentionParams &params); // [batch, kv_heads, kv_len, value_dim]
-std::vector<std::int64_t> score_shape(const AttentionParams &params); // [batch, heads, q_len, kv_len], of a full mask
+std::vector<std::int64_t> score_shape(const AttentionParams &params); // [batch, heads, q_len, most_keys], a full mask
 std::vector<std::int64_t> out_shape(const AttentionParams &params);   // [batch, heads, q_len, value_dim]
 std::vector<std::int64_t> lse_shape(const AttentionParams &params);   // [batch, heads, q_len]
+
+// Rows and keys of one sequence, whatever kv_lens says, and the most keys that a sequence has.
+std::int64_t rows_of(const AttentionParams &params, std::int64_t sequence);
+std::int64_t keys_of(const AttentionParams &params, std::int64_t sequence);
+std::int64_t most_keys(const AttentionParams &params);
 
 struct GoldenError : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -1,6 +1,7 @@
 // exattn-mint: writes golden files from the oracle, and proves that they are what the oracle gives. It knows nothing of
 // the engine. A golden that exists is never changed.
 #include "catalogue.hpp"
+#include "oracle_case.hpp"
 #include "sha256.hpp"
 
 #include "exact/oracle.hpp"
@@ -13,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +25,9 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace exattn::conformance {
@@ -52,10 +54,26 @@ struct Disagreement : std::runtime_error {
 
 // ---- Cases as JSON ----
 
-std::string hex(std::uint32_t bits) {
+// As many digits as an element of that storage has.
+std::string hex(std::uint32_t bits, Storage storage = Storage::kFloat32) {
   std::array<char, 9> text{};
-  std::snprintf(text.data(), text.size(), "%08x", static_cast<unsigned int>(bits));
+  std::snprintf(text.data(), text.size(), "%0*x", static_cast<int>(2 * element_size(storage)),
+                static_cast<unsigned int>(bits));
   return text.data();
+}
+
+const char *kind_name(InputKind kind) {
+  switch (kind) {
+  case InputKind::kNormal:
+    return "normal";
+  case InputKind::kConstant:
+    return "constant";
+  case InputKind::kBits:
+    return "bits";
+  case InputKind::kVisible:
+    return "visible";
+  }
+  throw std::logic_error("unknown input kind");
 }
 
 Json input_json(const CaseTensor &tensor, bool with_shape) {
@@ -64,18 +82,20 @@ Json input_json(const CaseTensor &tensor, bool with_shape) {
     result["shape"] = tensor.shape;
   }
   const Input &input = tensor.input;
+  result["kind"] = kind_name(input.kind);
   if (input.kind == InputKind::kConstant) {
-    result["kind"] = "constant";
-    result["bits"] = hex(input.bits);
+    result["bits"] = hex(input.bits, tensor.storage);
   } else {
-    result["kind"] = input.kind == InputKind::kNormal ? "normal" : "bits";
     result["seed"] = input.seed;
-    if (input.kind == InputKind::kNormal && input.scale_exponent != kDefaultScaleExponent) {
-      result["scale_exponent"] = input.scale_exponent;
-    }
+  }
+  if (input.kind == InputKind::kNormal && input.scale_exponent != kDefaultScaleExponent) {
+    result["scale_exponent"] = input.scale_exponent;
+  }
+  if (input.kind == InputKind::kVisible) {
+    result["per_256"] = input.per_256;
   }
   for (const Box &box : input.set) {
-    result["set"].push_back({{"from", box.from}, {"to", box.to}, {"bits", hex(box.bits)}});
+    result["set"].push_back({{"from", box.from}, {"to", box.to}, {"bits", hex(box.bits, tensor.storage)}});
   }
   return result;
 }
@@ -85,8 +105,15 @@ Json head_json(const Case &item) {
   return {{"id", item.id}, {"guards", item.guards}, {"tier", item.tier == Tier::kFull ? "full" : "quick"}};
 }
 
-Json params_json(const AttentionParams &params) {
+// What is absent is left out.
+Json params_json(const AttentionCase &item) {
+  const AttentionParams &params = item.params;
   Json result;
+  const auto add = [&](const char *key, const auto &value) {
+    if (value) {
+      result[key] = *value;
+    }
+  };
   result["batch"] = params.batch;
   result["heads"] = params.heads;
   result["kv_heads"] = params.kv_heads;
@@ -94,29 +121,27 @@ Json params_json(const AttentionParams &params) {
   result["kv_len"] = params.kv_len;
   result["head_dim"] = params.head_dim;
   result["value_dim"] = params.value_dim;
+  for (const auto &[name, tensor] : {std::pair{"q", &item.q}, std::pair{"k", &item.k}, std::pair{"v", &item.v}}) {
+    if (tensor->storage != Storage::kFloat32) {
+      result["storage"][name] = tensor->storage == Storage::kFloat16 ? "f16" : "bf16";
+    }
+  }
   result["scale"] = params.scale_bits ? hex(*params.scale_bits) : "default";
+  if (params.softcap_bits) {
+    result["softcap"] = hex(*params.softcap_bits);
+  }
   result["causal"] = params.causal;
   result["window"] = params.window;
   result["q_offset"] = params.q_offset;
-  if (params.q_offsets) {
-    result["q_offsets"] = *params.q_offsets;
-  }
-  if (params.kv_lens) {
-    result["kv_lens"] = *params.kv_lens;
+  add("q_offsets", params.q_offsets);
+  add("kv_lens", params.kv_lens);
+  add("q_starts", params.q_starts);
+  add("kv_starts", params.kv_starts);
+  add("page_size", params.page_size);
+  if (!params.resume.empty()) {
+    result["resume"] = params.resume;
   }
   result["fully_masked"] = params.fully_masked_zero ? "zero" : "nan";
-  return result;
-}
-
-// The tensors of a case that it has, with their names in the file.
-std::vector<std::pair<const char *, CaseTensor *>> tensors_of(AttentionCase &item) {
-  std::vector<std::pair<const char *, CaseTensor *>> result = {{"q", &item.q}, {"k", &item.k}, {"v", &item.v}};
-  if (item.mask) {
-    result.emplace_back("mask", &*item.mask);
-  }
-  if (item.sinks) {
-    result.emplace_back("sinks", &*item.sinks);
-  }
   return result;
 }
 
@@ -124,12 +149,16 @@ std::vector<std::pair<const char *, CaseTensor *>> tensors_of(SoftmaxCase &item)
   return {{"x", &item.x}};
 }
 
-Json params_json(const SoftmaxParams &params) {
-  return {{"rows", params.rows}, {"columns", params.columns}};
+Json params_json(const SoftmaxCase &item) {
+  return {{"rows", item.params.rows}, {"columns", item.params.columns}};
 }
 
 Json hashes_json(const AttentionHashes &hashes) {
-  return {{"out", hashes.out}, {"lse", hashes.lse}};
+  Json result = {{"out", hashes.out}, {"lse", hashes.lse}};
+  if (!hashes.states.empty()) {
+    result["states"] = hashes.states;
+  }
+  return result;
 }
 
 Json hashes_json(const SoftmaxHashes &hashes) {
@@ -140,9 +169,9 @@ Json hashes_json(const SoftmaxHashes &hashes) {
 template <class Case>
 Json description_json(Case item) {
   Json result = head_json(item);
-  result["params"] = params_json(item.params);
+  result["params"] = params_json(item);
   for (const auto &[name, tensor] : tensors_of(item)) {
-    result["inputs"][name] = input_json(*tensor, std::string(name) == "mask");
+    result["inputs"][name] = input_json(*tensor, std::string(name).starts_with("mask"));
   }
   return result;
 }
@@ -209,75 +238,32 @@ std::map<std::string, std::string> file_texts(const Goldens &goldens) {
 
 // ---- Computing ----
 
-std::vector<float> make_input(CaseTensor &tensor) {
-  std::vector<float> data = generate(tensor.input, tensor.shape);
-  tensor.sha256 = sha256_of(data);
-  return data;
-}
-
-std::size_t count(const std::vector<std::int64_t> &shape) {
-  std::size_t result = 1;
-  for (const std::int64_t size : shape) {
-    result *= static_cast<std::size_t>(size);
-  }
-  return result;
-}
-
-oracle::Flavour oracle_flavour(bool fast) {
-  return fast ? oracle::Flavour::fast : oracle::Flavour::exact;
-}
-
 // Fills in every hash.
 void compute(AttentionCase &item, int threads) {
-  const AttentionParams &params = item.params;
-  const auto sequences = static_cast<std::size_t>(params.batch);
-  std::map<std::string, std::vector<float>> inputs;
+  AttentionInputs inputs;
   for (const auto &[name, tensor] : tensors_of(item)) {
-    inputs[name] = make_input(*tensor);
-  }
-  oracle::AttentionCase call{};
-  call.batch = params.batch;
-  call.heads = params.heads;
-  call.kv_heads = params.kv_heads;
-  call.q_len = params.q_len;
-  call.kv_len = params.kv_len;
-  call.head_dim = params.head_dim;
-  call.value_dim = params.value_dim;
-  call.scale = params.scale_bits ? std::bit_cast<float>(*params.scale_bits) : oracle::default_scale(params.head_dim);
-  call.causal = params.causal;
-  call.window = params.window;
-  call.q_offsets = params.q_offsets.value_or(std::vector<std::int64_t>(sequences, params.q_offset));
-  call.kv_lens = params.kv_lens.value_or(std::vector<std::int64_t>(sequences, params.kv_len));
-  call.fully_masked_zero = params.fully_masked_zero;
-  call.q = inputs["q"].data();
-  call.k = inputs["k"].data();
-  call.v = inputs["v"].data();
-  if (item.mask) {
-    call.mask = inputs["mask"].data();
-    std::int64_t step = 1;
-    for (std::size_t n = 4; n-- > 0;) { // contiguous, and 0 along what broadcasts
-      call.mask_stride[n] = item.mask->shape[n] == 1 ? 0 : step;
-      step *= item.mask->shape[n];
-    }
-  }
-  if (item.sinks) {
-    call.sinks = inputs["sinks"].data();
+    inputs[name] = generate(tensor->input, tensor->shape, tensor->storage);
+    tensor->sha256 = inputs[name].sha256();
   }
   for (const bool fast : {false, true}) {
-    std::vector<float> out(count(out_shape(params)));
-    std::vector<float> lse(count(lse_shape(params)));
-    oracle::attention(call, oracle_flavour(fast), out.data(), lse.data(), threads);
+    const AttentionOutputs outputs = compute_by_oracle(item, inputs, fast, threads);
     AttentionHashes &hashes = fast ? item.fast : item.exact;
-    hashes.out = sha256_of(out);
-    hashes.lse = sha256_of(lse);
+    hashes.out = sha256_of(outputs.out);
+    hashes.lse = sha256_of(outputs.lse);
+    hashes.states.clear();
+    for (const std::vector<std::uint8_t> &state : outputs.states) {
+      hashes.states.push_back(sha256_of(std::string_view(reinterpret_cast<const char *>(state.data()), state.size())));
+    }
   }
 }
 
 void compute(SoftmaxCase &item, int /*threads*/) {
-  const std::vector<float> x = make_input(item.x);
+  const std::vector<float> x = generate(item.x.input, item.x.shape);
+  item.x.sha256 = sha256_of(x);
   for (const bool fast : {false, true}) {
     std::vector<float> y(x.size());
-    oracle::softmax(x.data(), item.params.rows, item.params.columns, oracle_flavour(fast), y.data());
+    oracle::softmax(x.data(), item.params.rows, item.params.columns,
+                    fast ? oracle::Flavour::fast : oracle::Flavour::exact, y.data());
     SoftmaxHashes &hashes = fast ? item.fast : item.exact;
     hashes.out = sha256_of(y);
   }
@@ -445,7 +431,7 @@ std::vector<Case> recompute(const Options &options, const std::vector<Case> &wan
         for (const auto &hash : part.value().items()) {
           if (hash.value() != actual["sha256"][part.key()][hash.key()]) {
             problems += "\n  " + item.id + ": " + part.key() + " " + hash.key() + " is " +
-                        hash.value().template get<std::string>();
+                        (hash.value().is_string() ? hash.value().template get<std::string>() : one_line(hash.value()));
           }
         }
       }

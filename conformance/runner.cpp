@@ -1,6 +1,7 @@
 #include "runner.hpp"
 
 #include "exact/oracle.hpp"
+#include "oracle_case.hpp"
 #include "sha256.hpp"
 
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include <numeric>
 #include <set>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -30,6 +32,18 @@ struct Output {
   std::vector<float> data;
 };
 
+// Where a case stops and goes on. The bytes are those of the state that the call left.
+struct StateOutput {
+  std::string name; // "state 64"
+  std::string expected[2];
+  std::vector<unsigned char> data;
+};
+
+struct OracleOutputs {
+  std::vector<std::vector<float>> outputs; // one vector per output
+  std::vector<std::vector<std::uint8_t>> states;
+};
+
 // What varies between the calls of one case, and where the answers go.
 struct Call {
   std::int32_t flavour;
@@ -42,25 +56,16 @@ struct Call {
 // A case with its inputs made: attention and softmax in the same shape.
 struct Prepared {
   std::vector<Output> outputs;
-  std::function<exattn_status(const Call &call)> compute;
-  std::function<std::vector<std::vector<float>>(std::int32_t flavour)> oracle; // one vector per output
+  std::vector<StateOutput> states;
+  // Fills the states in, which are this object's as it is now.
+  std::function<exattn_status(const Call &call, std::vector<StateOutput> &states)> compute;
+  std::function<OracleOutputs(std::int32_t flavour)> oracle;
 };
 
 std::size_t element_count(const std::vector<std::int64_t> &shape) {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, [](std::size_t product, std::int64_t size) {
     return product * static_cast<std::size_t>(size);
   });
-}
-
-// Strides of a contiguous tensor; 0 along a size of 1, which therefore broadcasts.
-std::vector<std::int64_t> strides_of(const std::vector<std::int64_t> &shape) {
-  std::vector<std::int64_t> strides(shape.size());
-  std::int64_t step = 1;
-  for (std::size_t n = shape.size(); n-- > 0;) {
-    strides[n] = shape[n] == 1 ? 0 : step;
-    step *= shape[n];
-  }
-  return strides;
 }
 
 // Strides of an output: never 0, since no two elements may share memory.
@@ -74,16 +79,39 @@ std::vector<std::int64_t> output_strides_of(const std::vector<std::int64_t> &sha
   return strides;
 }
 
-// Four strides; a tensor with fewer sizes gets leading zeros.
-exattn_tensor input_tensor(const std::vector<float> &data, const std::vector<std::int64_t> &shape) {
+std::int32_t dtype_of(Storage storage) {
+  switch (storage) {
+  case Storage::kFloat32:
+    return EXATTN_F32;
+  case Storage::kBfloat16:
+    return EXATTN_BF16;
+  case Storage::kFloat16:
+    return EXATTN_F16;
+  case Storage::kByte:
+    return EXATTN_U8;
+  }
+  return -1; // which the library refuses
+}
+
+// Four strides; a tensor with fewer sizes gets leading zeros. `skip` keys of the last dimension are left out.
+exattn_tensor input_tensor(const Elements &elements, const std::vector<std::int64_t> &shape, std::int64_t skip = 0) {
   static const float nothing = 0; // a tensor without elements still needs a pointer
   exattn_tensor tensor{};
-  tensor.data = data.empty() ? &nothing : data.data();
-  tensor.dtype = EXATTN_F32;
+  tensor.dtype = dtype_of(elements.storage);
   tensor.rank = 4;
   const std::vector<std::int64_t> strides = strides_of(shape);
   std::copy(strides.begin(), strides.end(), tensor.stride + (4 - strides.size()));
+  if (elements.bytes.empty()) {
+    tensor.data = &nothing;
+  } else {
+    const auto element_bytes = static_cast<std::int64_t>(element_size(elements.storage));
+    tensor.data = elements.bytes.data() + skip * tensor.stride[3] * element_bytes;
+  }
   return tensor;
+}
+
+const float *floats(const Elements &elements) {
+  return reinterpret_cast<const float *>(elements.bytes.data());
 }
 
 exattn_output output_tensor(std::vector<float> &data, const std::vector<std::int64_t> &shape) {
@@ -94,10 +122,6 @@ exattn_output output_tensor(std::vector<float> &data, const std::vector<std::int
   const std::vector<std::int64_t> strides = output_strides_of(shape);
   std::copy(strides.begin(), strides.end(), output.stride);
   return output;
-}
-
-oracle::Flavour oracle_flavour(std::int32_t flavour) {
-  return flavour == EXATTN_FAST ? oracle::Flavour::fast : oracle::Flavour::exact;
 }
 
 int processors() {
@@ -117,19 +141,15 @@ std::uint32_t bits_of(const float &value) {
 }
 
 // Makes an input and checks its hash; says in `problems` if it is not the golden file's.
-std::vector<float> make_input(const char *name, const CaseTensor &tensor, std::vector<std::string> &problems) {
-  std::vector<float> data = generate(tensor.input, tensor.shape);
-  const std::string hash = sha256_of(data);
+Elements make_input(const char *name, const CaseTensor &tensor, std::vector<std::string> &problems) {
+  Elements data = generate(tensor.input, tensor.shape, tensor.storage);
+  const std::string hash = data.sha256();
   if (hash != tensor.sha256) {
     problems.push_back(std::string("input ") + name + " has SHA-256 " + hash + ", the golden file says " +
                        tensor.sha256);
   }
   return data;
 }
-
-struct AttentionInputs {
-  std::vector<float> q, k, v, mask, sinks;
-};
 
 template <class Args>
 void apply(const Call &call, Args &args) {
@@ -141,97 +161,206 @@ void apply(const Call &call, Args &args) {
   args.message_size = call.message.size();
 }
 
-Prepared prepare(const AttentionCase &item, const Implementation &implementation, std::vector<std::string> &problems) {
-  const AttentionParams &params = item.params;
-  auto inputs = std::make_shared<AttentionInputs>();
-  inputs->q = make_input("q", item.q, problems);
-  inputs->k = make_input("k", item.k, problems);
-  inputs->v = make_input("v", item.v, problems);
-  if (item.mask) {
-    inputs->mask = make_input("mask", *item.mask, problems);
+// Keys and values in pages. What no key uses is NaN in every storage: the spare slots and pages.
+struct Pages {
+  std::int64_t pages = 0;
+  std::int64_t table_stride = 0;
+  std::vector<std::int32_t> table; // [batch, table_stride]; -1 where a sequence has no key
+  Elements k, v;                   // [pages, kv_heads, page_size, size]
+};
+
+Pages put_into_pages(const AttentionParams &params, const KeyPart &part) {
+  constexpr std::int64_t kSparePages = 2;
+  constexpr std::uint64_t kPageSeed = 0x7061676573;
+  constexpr int kNanByte = 0xFF;
+  const std::int64_t page_size = *params.page_size;
+  const auto pages_for = [&](std::int64_t keys) { return keys / page_size + (keys % page_size != 0 ? 1 : 0); };
+  Pages result;
+  result.table_stride = pages_for(part.kv_len) + 1;
+  result.pages = kSparePages;
+  for (const std::int64_t keys : part.kv_lens) {
+    result.pages += pages_for(keys);
   }
-  if (item.sinks) {
-    inputs->sinks = make_input("sinks", *item.sinks, problems);
+  std::vector<std::int32_t> order(static_cast<std::size_t>(result.pages));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t n = order.size(); n > 1; --n) {
+    std::swap(order[n - 1], order[random_word(kPageSeed, n) % n]);
+  }
+  result.table.assign(static_cast<std::size_t>(params.batch * result.table_stride), -1);
+  const auto make = [&](Elements &to, const Elements &from, std::int64_t size) {
+    to.storage = from.storage;
+    const std::size_t row_bytes = static_cast<std::size_t>(size) * element_size(from.storage);
+    to.bytes.assign(static_cast<std::size_t>(result.pages * params.kv_heads * page_size) * row_bytes, kNanByte);
+    std::size_t next = 0;
+    for (std::int64_t b = 0; b < params.batch; ++b) {
+      const std::int64_t keys = part.kv_lens[static_cast<std::size_t>(b)];
+      for (std::int64_t first = 0; first < keys; first += page_size) {
+        const std::int32_t page = order[next++];
+        result.table[static_cast<std::size_t>(b * result.table_stride + first / page_size)] = page;
+        const std::int64_t count = std::min(page_size, keys - first);
+        for (std::int64_t head = 0; head < params.kv_heads; ++head) {
+          const std::int64_t source = (b * params.kv_heads + head) * part.kv_len + first;
+          const std::int64_t target = (page * params.kv_heads + head) * page_size;
+          std::memcpy(to.bytes.data() + static_cast<std::size_t>(target) * row_bytes,
+                      from.bytes.data() + static_cast<std::size_t>(source) * row_bytes,
+                      static_cast<std::size_t>(count) * row_bytes);
+        }
+      }
+    }
+  };
+  make(result.k, part.k, params.head_dim);
+  make(result.v, part.v, params.value_dim);
+  return result;
+}
+
+// The keys of one call, and where they lie.
+struct CallPart {
+  KeyPart keys;
+  std::optional<Pages> pages;
+};
+
+// A golden case for the library: one call, or one from each edge to the next.
+class LibraryCase {
+public:
+  LibraryCase(const AttentionCase &which, std::vector<std::string> &problems) : item(which) {
+    for (const auto &[name, tensor] : tensors_of(item)) {
+      inputs[name] = make_input(name, *tensor, problems);
+    }
+    std::vector<std::int64_t> edges = {0};
+    edges.insert(edges.end(), item.params.resume.begin(), item.params.resume.end());
+    edges.push_back(most_keys(item.params));
+    for (std::size_t n = 0; n + 1 < edges.size(); ++n) {
+      CallPart part{key_part(item, inputs, edges[n], edges[n + 1]), {}};
+      if (item.params.page_size) {
+        part.pages = put_into_pages(item.params, part.keys);
+        part.keys.k = {};
+        part.keys.v = {};
+      }
+      parts.push_back(std::move(part));
+    }
   }
 
+  const AttentionInputs &all_inputs() const { return inputs; }
+
+  // Outputs are written by the last call alone.
+  exattn_status compute(const Implementation &implementation, const Call &call, const exattn_output &out,
+                        const exattn_output &lse, std::vector<StateOutput> &states) const {
+    std::vector<unsigned char> state(state_size(), kUnwrittenByte);
+    exattn_status status = EXATTN_OK;
+    for (std::size_t n = 0; n < parts.size() && status == EXATTN_OK; ++n) {
+      exattn_attention_args args = arguments(parts[n]);
+      apply(call, args);
+      if (n > 0) {
+        args.state_in = state.data();
+        args.state_in_size = state.size();
+        args.sinks = nullptr; // they are in the state
+      }
+      if (n + 1 < parts.size()) {
+        args.state_out = state.data();
+        args.state_out_size = state.size();
+      } else {
+        args.out = out;
+        args.lse = lse;
+      }
+      status = implementation.attention(args);
+      if (n + 1 < parts.size()) {
+        states[n].data = state;
+      }
+    }
+    return status;
+  }
+
+private:
+  static constexpr unsigned char kUnwrittenByte = 0xA5;
+
+  // Definition, section 14.
+  std::size_t state_size() const {
+    const AttentionParams &params = item.params;
+    return static_cast<std::size_t>(64 + 8 * params.batch) +
+           4 * static_cast<std::size_t>(3 + params.value_dim) * element_count(lse_shape(params));
+  }
+
+  exattn_attention_args arguments(const CallPart &part) const {
+    const AttentionParams &params = item.params;
+    exattn_attention_args args{};
+    args.struct_size = sizeof args;
+    args.batch = params.batch;
+    args.heads = params.heads;
+    args.kv_heads = params.kv_heads;
+    args.q_len = params.q_len;
+    args.kv_len = part.keys.kv_len;
+    args.head_dim = params.head_dim;
+    args.value_dim = params.value_dim;
+    args.q = input_tensor(inputs.q, item.q.shape);
+    if (part.pages) {
+      args.k = input_tensor(part.pages->k, {part.pages->pages, params.kv_heads, *params.page_size, params.head_dim});
+      args.v = input_tensor(part.pages->v, {part.pages->pages, params.kv_heads, *params.page_size, params.value_dim});
+      args.page_table = part.pages->table.data();
+      args.page_table_stride = part.pages->table_stride;
+      args.page_size = *params.page_size;
+      args.pages = part.pages->pages;
+    } else {
+      const std::int64_t sequences = params.kv_starts ? 1 : params.batch;
+      args.k = input_tensor(part.keys.k, {sequences, params.kv_heads, args.kv_len, params.head_dim});
+      args.v = input_tensor(part.keys.v, {sequences, params.kv_heads, args.kv_len, params.value_dim});
+    }
+    if (item.mask) {
+      args.mask = input_tensor(inputs.mask, item.mask->shape, part.keys.first);
+    }
+    if (item.mask_bool) {
+      args.mask_bool = input_tensor(inputs.mask_bool, item.mask_bool->shape, part.keys.first);
+    }
+    if (params.scale_bits) {
+      args.scale_mode = EXATTN_SCALE_GIVEN;
+      args.scale = float_of(*params.scale_bits);
+    }
+    args.softcap = params.softcap_bits ? float_of(*params.softcap_bits) : 0.0F;
+    args.causal = params.causal ? 1 : 0;
+    args.fully_masked = params.fully_masked_zero ? EXATTN_FULLY_MASKED_ZERO : EXATTN_FULLY_MASKED_NAN;
+    args.q_offset = params.q_offset;
+    args.window = params.window;
+    args.sinks = item.sinks ? floats(inputs.sinks) : nullptr;
+    args.alibi_slopes = item.alibi ? floats(inputs.alibi) : nullptr;
+    args.q_offsets = params.q_offsets ? params.q_offsets->data() : nullptr;
+    args.kv_lens = params.kv_lens ? part.keys.kv_lens.data() : nullptr;
+    args.q_starts = params.q_starts ? params.q_starts->data() : nullptr;
+    args.kv_starts = params.kv_starts ? part.keys.kv_starts.data() : nullptr;
+    args.kv_offset = part.keys.first;
+    return args;
+  }
+
+  const AttentionCase &item;
+  AttentionInputs inputs;
+  std::vector<CallPart> parts;
+};
+
+Prepared prepare(const AttentionCase &item, const Implementation &implementation, std::vector<std::string> &problems) {
+  const auto library = std::make_shared<const LibraryCase>(item, problems);
   Prepared prepared;
-  prepared.outputs.push_back({"out", out_shape(params), {item.exact.out, item.fast.out}, {}});
-  prepared.outputs.push_back({"lse", lse_shape(params), {item.exact.lse, item.fast.lse}, {}});
+  prepared.outputs.push_back({"out", out_shape(item.params), {item.exact.out, item.fast.out}, {}});
+  prepared.outputs.push_back({"lse", lse_shape(item.params), {item.exact.lse, item.fast.lse}, {}});
   for (Output &output : prepared.outputs) {
     output.data.resize(element_count(output.shape));
   }
-
-  exattn_attention_args args{};
-  args.struct_size = sizeof args;
-  args.batch = params.batch;
-  args.heads = params.heads;
-  args.kv_heads = params.kv_heads;
-  args.q_len = params.q_len;
-  args.kv_len = params.kv_len;
-  args.head_dim = params.head_dim;
-  args.value_dim = params.value_dim;
-  args.q = input_tensor(inputs->q, item.q.shape);
-  args.k = input_tensor(inputs->k, item.k.shape);
-  args.v = input_tensor(inputs->v, item.v.shape);
-  if (item.mask) {
-    args.mask = input_tensor(inputs->mask, item.mask->shape);
+  for (std::size_t n = 0; n < item.params.resume.size(); ++n) {
+    prepared.states.push_back(
+        {"state " + std::to_string(item.params.resume[n]), {item.exact.states[n], item.fast.states[n]}, {}});
   }
-  args.out = output_tensor(prepared.outputs[0].data, prepared.outputs[0].shape);
-  args.lse = output_tensor(prepared.outputs[1].data, prepared.outputs[1].shape);
-  if (params.scale_bits) {
-    args.scale_mode = EXATTN_SCALE_GIVEN;
-    args.scale = float_of(*params.scale_bits);
-  }
-  args.causal = params.causal ? 1 : 0;
-  args.fully_masked = params.fully_masked_zero ? EXATTN_FULLY_MASKED_ZERO : EXATTN_FULLY_MASKED_NAN;
-  args.q_offset = params.q_offset;
-  args.window = params.window;
-  args.sinks = item.sinks ? inputs->sinks.data() : nullptr;
-  args.q_offsets = params.q_offsets ? params.q_offsets->data() : nullptr;
-  args.kv_lens = params.kv_lens ? params.kv_lens->data() : nullptr;
-
-  prepared.oracle = [&item, inputs](std::int32_t flavour) {
-    const AttentionParams &p = item.params;
-    oracle::AttentionCase problem{};
-    problem.batch = p.batch;
-    problem.heads = p.heads;
-    problem.kv_heads = p.kv_heads;
-    problem.q_len = p.q_len;
-    problem.kv_len = p.kv_len;
-    problem.head_dim = p.head_dim;
-    problem.value_dim = p.value_dim;
-    problem.scale = p.scale_bits ? float_of(*p.scale_bits) : oracle::default_scale(p.head_dim);
-    problem.causal = p.causal;
-    problem.window = p.window;
-    const auto sequences = static_cast<std::size_t>(p.batch);
-    problem.q_offsets = p.q_offsets ? *p.q_offsets : std::vector<std::int64_t>(sequences, p.q_offset);
-    problem.kv_lens = p.kv_lens ? *p.kv_lens : std::vector<std::int64_t>(sequences, p.kv_len);
-    problem.fully_masked_zero = p.fully_masked_zero;
-    problem.q = inputs->q.data();
-    problem.k = inputs->k.data();
-    problem.v = inputs->v.data();
-    if (item.mask) {
-      problem.mask = inputs->mask.data();
-      const std::vector<std::int64_t> strides = strides_of(item.mask->shape);
-      std::copy(strides.begin(), strides.end(), problem.mask_stride);
-    }
-    problem.sinks = item.sinks ? inputs->sinks.data() : nullptr;
-    std::vector<std::vector<float>> outputs{std::vector<float>(element_count(out_shape(p))),
-                                            std::vector<float>(element_count(lse_shape(p)))};
-    oracle::attention(problem, oracle_flavour(flavour), outputs[0].data(), outputs[1].data(), processors());
-    return outputs;
+  const exattn_output out = output_tensor(prepared.outputs[0].data, prepared.outputs[0].shape);
+  const exattn_output lse = output_tensor(prepared.outputs[1].data, prepared.outputs[1].shape);
+  prepared.compute = [library, out, lse, &implementation](const Call &call, std::vector<StateOutput> &states) {
+    return library->compute(implementation, call, out, lse, states);
   };
-  prepared.compute = [args, inputs, &implementation](const Call &call) {
-    exattn_attention_args now = args;
-    apply(call, now);
-    return implementation.attention(now);
+  prepared.oracle = [&item, library](std::int32_t flavour) {
+    AttentionOutputs outputs = compute_by_oracle(item, library->all_inputs(), flavour == EXATTN_FAST, processors());
+    return OracleOutputs{{std::move(outputs.out), std::move(outputs.lse)}, std::move(outputs.states)};
   };
   return prepared;
 }
 
 Prepared prepare(const SoftmaxCase &item, const Implementation &implementation, std::vector<std::string> &problems) {
   const SoftmaxParams &params = item.params;
-  auto x = std::make_shared<std::vector<float>>(make_input("x", item.x, problems));
+  const auto x = std::make_shared<const Elements>(make_input("x", item.x, problems));
 
   Prepared prepared;
   prepared.outputs.push_back({"out", {params.rows, params.columns}, {item.exact.out, item.fast.out}, {}});
@@ -246,11 +375,12 @@ Prepared prepare(const SoftmaxCase &item, const Implementation &implementation, 
   args.y = output_tensor(prepared.outputs[0].data, {1, 1, params.rows, params.columns});
 
   prepared.oracle = [params, x](std::int32_t flavour) {
-    std::vector<std::vector<float>> outputs{std::vector<float>(x->size())};
-    oracle::softmax(x->data(), params.rows, params.columns, oracle_flavour(flavour), outputs[0].data());
-    return outputs;
+    OracleOutputs result{{std::vector<float>(x->size())}, {}};
+    oracle::softmax(floats(*x), params.rows, params.columns,
+                    flavour == EXATTN_FAST ? oracle::Flavour::fast : oracle::Flavour::exact, result.outputs[0].data());
+    return result;
   };
-  prepared.compute = [args, x, &implementation](const Call &call) {
+  prepared.compute = [args, x, &implementation](const Call &call, std::vector<StateOutput> &) {
     exattn_softmax_args now = args;
     apply(call, now);
     return implementation.softmax(now);
@@ -326,30 +456,49 @@ std::vector<Threads> make_threads(const Selection &selection) {
   return result;
 }
 
-std::optional<Difference> first_difference(const std::vector<Output> &outputs,
-                                           const std::vector<std::vector<float>> &oracle_outputs) {
-  for (std::size_t n = 0; n < outputs.size(); ++n) {
-    std::size_t count = 0;
-    std::size_t position = 0;
-    for (std::size_t i = outputs[n].data.size(); i-- > 0;) {
-      if (bits_of(outputs[n].data[i]) != bits_of(oracle_outputs[n][i])) {
-        ++count;
-        position = i;
-      }
+// Of two runs of bits or bytes: how many differ, and where the first of them is.
+template <class Got, class Expected, class BitsOf>
+std::optional<Difference> first_difference(const std::string &name, const Got &got, const Expected &expected,
+                                           const BitsOf &bits) {
+  std::size_t count = 0;
+  std::size_t position = 0;
+  for (std::size_t i = got.size(); i-- > 0;) {
+    if (bits(got[i]) != bits(expected[i])) {
+      ++count;
+      position = i;
     }
-    if (count > 0) {
-      Difference difference{
-          outputs[n].name, {}, bits_of(outputs[n].data[position]), bits_of(oracle_outputs[n][position]), count};
-      difference.index.resize(outputs[n].shape.size());
-      for (std::size_t d = outputs[n].shape.size(); d-- > 0;) {
-        const auto size = static_cast<std::size_t>(outputs[n].shape[d]);
-        difference.index[d] = static_cast<std::int64_t>(position % size);
-        position /= size;
+  }
+  if (count == 0) {
+    return std::nullopt;
+  }
+  return Difference{name, {static_cast<std::int64_t>(position)}, bits(got[position]), bits(expected[position]), count};
+}
+
+// States first: they come before the outputs.
+std::optional<Difference> first_difference(const Prepared &prepared, const OracleOutputs &oracle) {
+  for (std::size_t n = 0; n < prepared.states.size(); ++n) {
+    const auto byte = [](unsigned char value) { return std::uint32_t{value}; };
+    if (auto found = first_difference(prepared.states[n].name, prepared.states[n].data, oracle.states[n], byte)) {
+      return found;
+    }
+  }
+  for (std::size_t n = 0; n < prepared.outputs.size(); ++n) {
+    const Output &output = prepared.outputs[n];
+    if (auto found = first_difference(output.name, output.data, oracle.outputs[n], bits_of)) {
+      std::int64_t position = found->index[0];
+      found->index.resize(output.shape.size());
+      for (std::size_t d = output.shape.size(); d-- > 0;) {
+        found->index[d] = position % output.shape[d];
+        position /= output.shape[d];
       }
-      return difference;
+      return found;
     }
   }
   return std::nullopt;
+}
+
+std::string sha256_of_bytes(const std::vector<unsigned char> &bytes) {
+  return sha256_of(std::string_view(reinterpret_cast<const char *>(bytes.data()), bytes.size()));
 }
 
 // The oracle's outputs and their hashes, computed when a mismatch first asks for them.
@@ -362,21 +511,26 @@ public:
     if (!outputs[flavour]) {
       outputs[flavour] = prepared.oracle(result.flavour);
     }
-    for (std::size_t n = 0; n < prepared.outputs.size(); ++n) {
-      const std::string hash = sha256_of((*outputs[flavour])[n]);
-      if (hash != prepared.outputs[n].expected[flavour]) {
-        result.problems.push_back(std::string("the oracle disagrees with the golden as well: its ") +
-                                  prepared.outputs[n].name + " has SHA-256 " + hash);
+    const auto compare = [&](const std::string &name, const std::string &hash, const std::string &expected) {
+      if (hash != expected) {
+        result.problems.push_back("the oracle disagrees with the golden as well: its " + name + " has SHA-256 " + hash);
       }
+    };
+    for (std::size_t n = 0; n < prepared.states.size(); ++n) {
+      compare(prepared.states[n].name, sha256_of_bytes(outputs[flavour]->states[n]),
+              prepared.states[n].expected[flavour]);
     }
-    result.difference = first_difference(prepared.outputs, *outputs[flavour]);
+    for (std::size_t n = 0; n < prepared.outputs.size(); ++n) {
+      compare(prepared.outputs[n].name, sha256_of(outputs[flavour]->outputs[n]), prepared.outputs[n].expected[flavour]);
+    }
+    result.difference = first_difference(prepared, *outputs[flavour]);
     result.problems.push_back(result.difference ? describe(*result.difference)
                                                 : "every element is the oracle's, bit for bit: the golden is wrong");
   }
 
 private:
   const Prepared &prepared;
-  std::array<std::optional<std::vector<std::vector<float>>>, 2> outputs;
+  std::array<std::optional<OracleOutputs>, 2> outputs;
 };
 
 void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool, Result &result) {
@@ -388,7 +542,8 @@ void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool
   const char *kernel = nullptr;
   std::array<char, 512> message{};
   const auto start = std::chrono::steady_clock::now();
-  const exattn_status status = prepared.compute({result.flavour, result.lanes, pool, &kernel, message});
+  const exattn_status status =
+      prepared.compute({result.flavour, result.lanes, pool, &kernel, message}, prepared.states);
   result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   result.kernel = kernel != nullptr ? kernel : "";
   if (status != EXATTN_OK) {
@@ -401,13 +556,17 @@ void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool
     result.problems.push_back("the kernel " + wanted + " was asked for, and \"" + result.kernel + "\" ran");
   }
   bool same = true;
-  for (const Output &output : prepared.outputs) {
-    const std::string &expected = output.expected[result.flavour];
-    const std::string hash = sha256_of(output.data);
+  const auto compare = [&](const std::string &name, const std::string &hash, const std::string &expected) {
     if (hash != expected) {
       same = false;
-      result.problems.push_back(std::string(output.name) + " has SHA-256 " + hash + ", the golden is " + expected);
+      result.problems.push_back(name + " has SHA-256 " + hash + ", the golden is " + expected);
     }
+  };
+  for (const StateOutput &state : prepared.states) {
+    compare(state.name, sha256_of_bytes(state.data), state.expected[result.flavour]);
+  }
+  for (const Output &output : prepared.outputs) {
+    compare(output.name, sha256_of(output.data), output.expected[result.flavour]);
   }
   if (!same) {
     diagnosis.explain(result);
@@ -614,6 +773,14 @@ std::string hex_bits(std::uint32_t bits) {
 }
 
 std::string describe(const Difference &difference) {
+  if (difference.index.size() == 1) {
+    std::array<char, 160> text{};
+    std::snprintf(text.data(), text.size(), "[byte %lld] is %02x, the oracle has %02x; %zu %s",
+                  static_cast<long long>(difference.index[0]), static_cast<unsigned int>(difference.bits),
+                  static_cast<unsigned int>(difference.oracle_bits), difference.count,
+                  difference.count == 1 ? "byte differs" : "bytes differ");
+    return "first difference: " + difference.output + text.data();
+  }
   static constexpr std::array<const char *, 4> kNames = {"b", "h", "row", "column"};
   // [b, h, row, column] for attention, [row, column] for softmax, [b, h, row] for the log-sum-exp
   const std::size_t first = difference.index.size() == 2 ? 2 : 0;

@@ -52,9 +52,9 @@ struct SelectionError : std::runtime_error {
 
 // The first element that differs from the oracle's.
 struct Difference {
-  std::string output;              // "out" or "lse"
-  std::vector<std::int64_t> index; // b, h, row, column; b, h, row; or row, column
-  std::uint32_t bits = 0;
+  std::string output;              // "out", "lse", or "state 64" for the state at key 64
+  std::vector<std::int64_t> index; // b, h, row, column; b, h, row; or row, column; of a state the byte
+  std::uint32_t bits = 0;          // of the element or byte
   std::uint32_t oracle_bits = 0;
   std::size_t count = 0; // how many elements of that output differ
 };

@@ -42,5 +42,21 @@ inline constexpr float kLog10 = std::bit_cast<float>(std::uint32_t{0xBD9537BCu})
 inline constexpr float kExpCut = std::bit_cast<float>(std::uint32_t{0xC2AEAC4Fu});
 // sqrt(1/2)
 inline constexpr float kSqrtHalf = std::bit_cast<float>(std::uint32_t{0x3F3504F3u});
+// tanh a, coefficient of a^3
+inline constexpr float kTanh3 = std::bit_cast<float>(std::uint32_t{0xBEAAAA9Cu});
+// tanh a, coefficient of a^5
+inline constexpr float kTanh5 = std::bit_cast<float>(std::uint32_t{0x3E088525u});
+// tanh a, coefficient of a^7
+inline constexpr float kTanh7 = std::bit_cast<float>(std::uint32_t{0xBD5C85C5u});
+// tanh a, coefficient of a^9
+inline constexpr float kTanh9 = std::bit_cast<float>(std::uint32_t{0x3CAE22A4u});
+// tanh a, coefficient of a^11
+inline constexpr float kTanh11 = std::bit_cast<float>(std::uint32_t{0xBBF08067u});
+// tanh a, coefficient of a^13
+inline constexpr float kTanh13 = std::bit_cast<float>(std::uint32_t{0x3ACA9071u});
+// the polynomial is for smaller a
+inline constexpr float kTanhSmall = std::bit_cast<float>(std::uint32_t{0x3F500000u});
+// tanh a is 1 for larger a
+inline constexpr float kTanhOne = std::bit_cast<float>(std::uint32_t{0x41200000u});
 
 } // namespace exattn::constants

@@ -1,5 +1,5 @@
-// The two flavours' arithmetic, and the exponential and logarithm of docs/definition.md, sections 2, 7 and 8, written
-// once over lanes (src/lanes.hpp).
+// The two flavours' arithmetic, and the exponential, logarithm and hyperbolic tangent of docs/definition.md, sections
+// 2, 7, 8 and 13, written once over lanes (src/lanes.hpp).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Fast {
   static Float divide(Float x, Float divisor) { return Lanes::multiply(x, divisor); }
 };
 
-// Section 7. x <= 0 or NaN.
+// Section 7. x <= 0 or NaN; for section 13, x up to 20.
 template <class Lanes, class Flavour>
 typename Lanes::Float exponential(typename Lanes::Float x) {
   using namespace constants;
@@ -86,6 +86,33 @@ typename Lanes::Float logarithm(typename Lanes::Float x) {
   const Float special = Lanes::select(Lanes::equal(x, constant(0.0F)), constant(-kInfinity), x);
   return Lanes::select(Lanes::both(Lanes::less(constant(0.5F), x), Lanes::less(x, constant(kInfinity))), result,
                        special);
+}
+
+// Section 13. Any x.
+template <class Lanes, class Flavour>
+typename Lanes::Float tangent(typename Lanes::Float x) {
+  using namespace constants;
+  using Float = typename Lanes::Float;
+  const auto constant = [](float value) { return Lanes::broadcast(value); };
+
+  const auto sign = Lanes::template shift_left<31>(Lanes::template shift_right<31>(Lanes::bits(x)));
+  const Float a = Lanes::from_bits(Lanes::subtract_integer(Lanes::bits(x), sign));
+
+  const Float a2 = Lanes::multiply(a, a);
+  Float g = constant(kTanh13);
+  for (const float coefficient : {kTanh11, kTanh9, kTanh7, kTanh5, kTanh3}) {
+    g = Flavour::muladd(g, a2, constant(coefficient));
+  }
+  const Float small = Flavour::muladd(a, Lanes::multiply(a2, g), a);
+
+  // Each step rises or falls with its argument, so the rounded result rises. Beyond kTanhOne, w may be anything.
+  const Float one = constant(1.0F);
+  const Float w = exponential<Lanes, Flavour>(Lanes::add(a, a));
+  const Float large = Lanes::subtract(one, Lanes::divide(constant(2.0F), Lanes::add(one, w)));
+
+  Float t = Lanes::select(Lanes::less(a, constant(kTanhSmall)), small, large);
+  t = Lanes::select(Lanes::less(constant(kTanhOne), a), one, t);
+  return Lanes::from_bits(Lanes::add_integer(Lanes::bits(t), sign));
 }
 
 // Sections 1 and 6.7: a NaN leaves as 0x7FC00000.

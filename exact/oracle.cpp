@@ -77,7 +77,7 @@ float divide(float x, float l) {
   }
 }
 
-// [7] E(x), for x <= 0 or NaN.
+// [7] E(x), for x <= 0 or NaN; [13] for x up to 20.
 template <Flavour flavour>
 float exponential_of(float x) {
   // Step 1.
@@ -147,6 +147,38 @@ float logarithm_of(float x) {
   return muladd<flavour>(n, kLn2High, y);
 }
 
+// [13] T(x), for every x.
+template <Flavour flavour>
+float tangent_of(float x) {
+  // Step 1.
+  if (is_nan(x)) {
+    return x;
+  }
+  const std::uint32_t sign = bits(x) & 0x80000000u;
+  const float a = from_bits(bits(x) & 0x7FFFFFFFu);
+  float t = 1.0F; // Step 4.
+  if (a < kTanhSmall) {
+    // Step 2.
+    const float a2 = a * a;
+    float g = kTanh13;
+    g = muladd<flavour>(g, a2, kTanh11);
+    g = muladd<flavour>(g, a2, kTanh9);
+    g = muladd<flavour>(g, a2, kTanh7);
+    g = muladd<flavour>(g, a2, kTanh5);
+    g = muladd<flavour>(g, a2, kTanh3);
+    const float h = a2 * g;
+    t = muladd<flavour>(a, h, a);
+  } else if (a <= kTanhOne) {
+    // Step 3.
+    const float w = exponential_of<flavour>(a + a);
+    const float u = 1.0F + w;
+    const float q = 2.0F / u;
+    t = 1.0F - q;
+  }
+  // Step 5.
+  return from_bits(bits(t) | sign);
+}
+
 // [6.4] Sixteen partial sums and their tree.
 class BlockSum {
 public:
@@ -176,48 +208,89 @@ private:
 struct Row {
   const AttentionCase &call;
   std::int64_t b, h;
-  const float *q;         // [D]
-  const float *k, *v;     // [Tk, D], [Tk, Dv] of the row's key and value head
-  const float *mask;      // the entry of key 0, or null
-  std::uint64_t position; // p; unsigned, so that no sum of two sizes overflows
+  std::int64_t place;            // among the rows of q, out and lse
+  std::int64_t keys;             // Tk, or the sequence's own number of keys
+  const float *q;                // [D]
+  const float *k, *v;            // [keys, D], [keys, Dv] of the row's key and value head
+  const float *mask;             // the entry of key 0, or null
+  const std::uint8_t *mask_bool; // the entry of key 0, or null
+  std::uint64_t position;        // p; unsigned, so that no sum of two sizes overflows
 };
+
+// [3] How many rows or keys sequence b has, if that is not the same for all.
+std::int64_t ragged_length(const std::vector<std::int64_t> &starts, std::int64_t b) {
+  return starts[static_cast<std::size_t>(b) + 1] - starts[static_cast<std::size_t>(b)];
+}
+
+// [3] How many rows sequence b has.
+std::int64_t rows_of(const AttentionCase &call, std::int64_t b) {
+  return call.q_starts.empty() ? call.q_len : ragged_length(call.q_starts, b);
+}
+
+// [3], [4] How many keys of sequence b are there.
+std::int64_t keys_of(const AttentionCase &call, std::int64_t b) {
+  const std::int64_t keys = call.kv_starts.empty() ? call.kv_len : ragged_length(call.kv_starts, b);
+  const std::int64_t given = call.kv_lens[static_cast<std::size_t>(b)];
+  return given < keys ? given : keys;
+}
 
 // [3] The rows of the inputs that row (b, h, i) uses. [4] Its position.
 Row row_of(const AttentionCase &call, std::int64_t b, std::int64_t h, std::int64_t i) {
+  const auto sequence = static_cast<std::size_t>(b);
+  const bool ragged_q = !call.q_starts.empty();
+  const std::int64_t q_batch = ragged_q ? 0 : b;
+  const std::int64_t q_row = ragged_q ? call.q_starts[sequence] + i : i;
+  const std::int64_t place = (q_batch * call.heads + h) * call.q_len + q_row;
+
+  const bool ragged_kv = !call.kv_starts.empty();
+  const std::int64_t kv_batch = ragged_kv ? 0 : b;
   const std::int64_t kv_head = h / (call.heads / call.kv_heads);
-  const std::int64_t first_key = (b * call.kv_heads + kv_head) * call.kv_len;
-  const std::int64_t *stride = call.mask_stride;
+  const std::int64_t first_key =
+      (kv_batch * call.kv_heads + kv_head) * call.kv_len + (ragged_kv ? call.kv_starts[sequence] : 0);
+
+  const auto mask_row = [&](const std::int64_t *stride) {
+    return q_batch * stride[0] + h * stride[1] + q_row * stride[2];
+  };
   return {call,
           b,
           h,
-          call.q + ((b * call.heads + h) * call.q_len + i) * call.head_dim,
+          place,
+          keys_of(call, b),
+          call.q + place * call.head_dim,
           call.k + first_key * call.head_dim,
           call.v + first_key * call.value_dim,
-          call.mask == nullptr ? nullptr : call.mask + (b * stride[0] + h * stride[1] + i * stride[2]),
-          static_cast<std::uint64_t>(call.q_offsets[static_cast<std::size_t>(b)]) + static_cast<std::uint64_t>(i)};
+          call.mask == nullptr ? nullptr : call.mask + mask_row(call.mask_stride),
+          call.mask_bool == nullptr ? nullptr : call.mask_bool + mask_row(call.mask_bool_stride),
+          static_cast<std::uint64_t>(call.q_offsets[sequence]) + static_cast<std::uint64_t>(i)};
 }
 
-// [4] Whether the row sees key j.
-bool sees(const Row &row, std::int64_t j) {
-  const auto key = static_cast<std::uint64_t>(j);
-  if (j >= row.call.kv_len || j >= row.call.kv_lens[static_cast<std::size_t>(row.b)]) {
-    return false;
-  }
-  if (row.call.causal && key > row.position) {
-    return false;
-  }
-  if (row.call.window > 0 && key + static_cast<std::uint64_t>(row.call.window) <= row.position) {
-    return false;
-  }
-  return true;
+// [4] The absolute position j of key n of the call.
+std::uint64_t key_position(const Row &row, std::int64_t n) {
+  return static_cast<std::uint64_t>(row.call.kv_offset) + static_cast<std::uint64_t>(n);
 }
 
-// [5] The keys of block t that the row sees, in increasing order.
+// [4] Whether the row sees key n of the call.
+bool sees(const Row &row, std::int64_t n) {
+  if (n >= row.keys) {
+    return false;
+  }
+  const std::uint64_t j = key_position(row, n);
+  if (row.call.causal && j > row.position) {
+    return false;
+  }
+  if (row.call.window > 0 && j + static_cast<std::uint64_t>(row.call.window) <= row.position) {
+    return false;
+  }
+  return row.mask_bool == nullptr || row.mask_bool[n * row.call.mask_bool_stride[3]] != 0;
+}
+
+// [5] The keys of the call's block t that the row sees, in increasing order. The call starts at the edge of a block, so
+// that n has j's place in its block.
 void visible_keys(const Row &row, std::int64_t t, std::vector<std::int64_t> &visible) {
   visible.clear();
-  for (std::int64_t j = kKeysPerBlock * t; j < kKeysPerBlock * (t + 1); ++j) {
-    if (sees(row, j)) {
-      visible.push_back(j);
+  for (std::int64_t n = kKeysPerBlock * t; n < kKeysPerBlock * (t + 1); ++n) {
+    if (sees(row, n)) {
+      visible.push_back(n);
     }
   }
 }
@@ -251,15 +324,32 @@ void start(const Row &row, State &state) {
   }
 }
 
-// [6.1] The score of key j.
+// [6.1] The bias of key n: its mask entry, and the distance times the slope.
 template <Flavour flavour>
-float score(const Row &row, std::int64_t j) {
-  const float *key = row.k + j * row.call.head_dim;
+float bias(const Row &row, std::int64_t n) {
+  const float masked = row.mask == nullptr ? 0.0F : row.mask[n * row.call.mask_stride[3]];
+  if (row.call.alibi_slopes == nullptr) {
+    return masked;
+  }
+  const std::uint64_t j = key_position(row, n);
+  const std::uint64_t distance = row.position > j ? row.position - j : j - row.position;
+  return muladd<flavour>(-row.call.alibi_slopes[row.h], static_cast<float>(distance), masked);
+}
+
+// [6.1] The score of key n.
+template <Flavour flavour>
+float score(const Row &row, std::int64_t n) {
+  const float *key = row.k + n * row.call.head_dim;
   float d = 0.0F;
   for (std::int64_t x = 0; x < row.call.head_dim; ++x) {
     d = muladd<flavour>(row.q[x], key[x], d);
   }
-  return muladd<flavour>(d, row.call.scale, row.mask == nullptr ? 0.0F : row.mask[j * row.call.mask_stride[3]]);
+  const float c = row.call.softcap;
+  if (c == 0.0F) {
+    return muladd<flavour>(d, row.call.scale, bias<flavour>(row, n));
+  }
+  const float t = d * row.call.scale;
+  return muladd<flavour>(c, tangent_of<flavour>(t / c), bias<flavour>(row, n));
 }
 
 // [6.2], [11] The largest number that is not NaN; -inf if there is none.
@@ -341,23 +431,20 @@ float log_sum_exp(const State &state) {
   return written(state.m + logarithm_of<flavour>(state.l));
 }
 
-// [6] A row.
+// [6] A row, up to its last block.
 template <Flavour flavour>
-void compute_row(const Row &row, float *out, float *lse) {
+State all_blocks(const Row &row) {
   State state;
   start(row, state);
   std::vector<std::int64_t> visible;
-  for (std::int64_t t = 0; t * kKeysPerBlock < row.call.kv_len; ++t) {
+  for (std::int64_t t = 0; t * kKeysPerBlock < row.keys; ++t) {
     visible_keys(row, t, visible);
     if (!visible.empty()) {
       state.saw_key = true;
       block<flavour>(row, visible, state);
     }
   }
-  output<flavour>(row, state, out);
-  if (lse != nullptr) {
-    *lse = log_sum_exp<flavour>(state);
-  }
+  return state;
 }
 
 // [11] A row of softmax.
@@ -409,12 +496,96 @@ void for_all(std::int64_t count, int threads, const Compute &compute) {
   }
 }
 
+// Calls compute(row) for every row of every sequence, on that many threads.
+template <class Compute>
+void for_all_rows(const AttentionCase &call, int threads, const Compute &compute) {
+  struct Index {
+    std::int64_t b, h, i;
+  };
+  std::vector<Index> rows;
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    for (std::int64_t h = 0; h < call.heads; ++h) {
+      for (std::int64_t i = 0; i < rows_of(call, b); ++i) {
+        rows.push_back({b, h, i});
+      }
+    }
+  }
+  for_all(static_cast<std::int64_t>(rows.size()), threads, [&](std::int64_t n) {
+    const Index &row = rows[static_cast<std::size_t>(n)];
+    compute(row_of(call, row.b, row.h, row.i));
+  });
+}
+
 template <Flavour flavour>
 void compute_attention(const AttentionCase &call, float *out, float *lse, int threads) {
-  for_all(call.batch * call.heads * call.q_len, threads, [&](std::int64_t n) {
-    const Row row = row_of(call, n / (call.heads * call.q_len), n / call.q_len % call.heads, n % call.q_len);
-    compute_row<flavour>(row, out + n * call.value_dim, lse == nullptr ? nullptr : lse + n);
+  for_all_rows(call, threads, [&](const Row &row) {
+    const State state = all_blocks<flavour>(row);
+    output<flavour>(row, state, out + row.place * call.value_dim);
+    if (lse != nullptr) {
+      lse[row.place] = log_sum_exp<flavour>(state);
+    }
   });
+}
+
+// [14] A number, least significant byte first.
+void put(std::uint8_t *to, std::uint64_t number, std::size_t bytes) {
+  for (std::size_t n = 0; n < bytes; ++n) {
+    to[n] = static_cast<std::uint8_t>(number >> (8 * n));
+  }
+}
+
+// [14] The position of the next key: after the last key of the longest sequence, rounded up to a whole block.
+std::int64_t next_key(const AttentionCase &call) {
+  std::int64_t keys = call.kv_starts.empty() ? call.kv_len : 0;
+  for (std::int64_t b = 0; b < call.batch && !call.kv_starts.empty(); ++b) {
+    const std::int64_t own = ragged_length(call.kv_starts, b);
+    keys = own > keys ? own : keys;
+  }
+  return call.kv_offset + (keys + kKeysPerBlock - 1) / kKeysPerBlock * kKeysPerBlock;
+}
+
+constexpr std::size_t kStateHeader = 64;
+
+// [14] The part of a state before its rows.
+void put_header(const AttentionCase &call, Flavour flavour, std::uint8_t *to) {
+  const char *name = "exattn-1";
+  for (std::size_t n = 0; n < 8; ++n) {
+    to[n] = static_cast<std::uint8_t>(name[n]);
+  }
+  put(to + 8, flavour == Flavour::fast ? 1 : 0, 4);
+  put(to + 12, 0, 4);
+  const std::int64_t numbers[] = {call.batch,     call.heads,     call.q_len,
+                                  call.value_dim, next_key(call), call.q_starts.empty() ? 0 : 1};
+  for (std::size_t n = 0; n < 6; ++n) {
+    put(to + 16 + 8 * n, static_cast<std::uint64_t>(numbers[n]), 8);
+  }
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    put(to + kStateHeader + 8 * static_cast<std::size_t>(b),
+        static_cast<std::uint64_t>(call.kv_offset + keys_of(call, b)), 8);
+  }
+}
+
+// [14] A row of a state.
+void put_row(const State &state, std::uint8_t *to) {
+  put(to, state.m == 0.0F ? 0 : bits(written(state.m)), 4);
+  put(to + 4, bits(written(state.l)), 4);
+  put(to + 8, (state.saw_key ? 1u : 0u) + (state.has_sink ? 2u : 0u), 4);
+  for (std::size_t x = 0; x < state.acc.size(); ++x) {
+    put(to + 12 + 4 * x, bits(written(state.acc[x])), 4);
+  }
+}
+
+template <Flavour flavour>
+std::vector<std::uint8_t> compute_state(const AttentionCase &call, int threads) {
+  const std::int64_t rows = (call.q_starts.empty() ? call.batch : 1) * call.heads * call.q_len;
+  const std::size_t first_row = kStateHeader + 8 * static_cast<std::size_t>(call.batch);
+  const std::size_t row_bytes = 4 * (3 + static_cast<std::size_t>(call.value_dim));
+  std::vector<std::uint8_t> bytes(first_row + row_bytes * static_cast<std::size_t>(rows), 0);
+  put_header(call, flavour, bytes.data());
+  for_all_rows(call, threads, [&](const Row &row) {
+    put_row(all_blocks<flavour>(row), bytes.data() + first_row + row_bytes * static_cast<std::size_t>(row.place));
+  });
+  return bytes;
 }
 
 // The square root rounded to nearest, by search: the largest binary32 r with r * r <= d, or the next one if d lies
@@ -439,6 +610,11 @@ void attention(const AttentionCase &call, Flavour flavour, float *out, float *ls
   } else {
     compute_attention<Flavour::exact>(call, out, lse, threads);
   }
+}
+
+std::vector<std::uint8_t> attention_state(const AttentionCase &call, Flavour flavour, int threads) {
+  return flavour == Flavour::fast ? compute_state<Flavour::fast>(call, threads)
+                                  : compute_state<Flavour::exact>(call, threads);
 }
 
 void softmax(const float *x, std::int64_t rows, std::int64_t columns, Flavour flavour, float *y) {
@@ -468,6 +644,33 @@ float logarithm(float x, Flavour flavour) {
   const volatile float result =
       flavour == Flavour::fast ? logarithm_of<Flavour::fast>(argument) : logarithm_of<Flavour::exact>(argument);
   return result;
+}
+
+float tangent(float x, Flavour flavour) {
+  const RoundToNearest environment;
+  const volatile float argument = x;
+  const volatile float result =
+      flavour == Flavour::fast ? tangent_of<Flavour::fast>(argument) : tangent_of<Flavour::exact>(argument);
+  return result;
+}
+
+// [3] The pattern is the upper half of the number's.
+float widen_bfloat16(std::uint16_t pattern) {
+  return from_bits(std::uint32_t{pattern} << 16);
+}
+
+// [3] Sign, 5 bits of exponent, 10 bits of fraction.
+float widen_float16(std::uint16_t pattern) {
+  const std::uint32_t sign = (pattern & 0x8000u) << 16;
+  const std::uint32_t exponent = pattern >> 10 & 0x1Fu;
+  const std::uint32_t fraction = pattern & 0x3FFu;
+  if (exponent == 0x1F) { // NaN or infinity
+    return from_bits(sign | 0x7F800000u | fraction << 13);
+  }
+  if (exponent == 0) { // zero, or subnormal: fraction * 2^-24, which is exact
+    return from_bits(sign | bits(static_cast<float>(fraction) * 0x1p-24F));
+  }
+  return from_bits(sign | (exponent - 15 + 127) << 23 | fraction << 13);
 }
 
 // [3]

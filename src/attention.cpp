@@ -2,10 +2,15 @@
 #include "dispatch.hpp"
 #include "fp_environment.hpp"
 #include "parallel.hpp"
+#include "state.hpp"
 
 #include "exact/safe_math.hpp"
 #include "exattn/exattn.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 
 namespace exattn {
@@ -20,6 +25,51 @@ struct Call {
 void run_item(const void *context, std::int64_t item, void *slice) {
   const Call &call = *static_cast<const Call *>(context);
   call.kernel->attention(call.plan, item, slice);
+}
+
+// Everything of a state but the rows of sequences, which the kernel has written. state_in may be state_out.
+void finish_state(const exattn_attention_args &args) {
+  unsigned char *const state = static_cast<unsigned char *>(args.state_out);
+  const unsigned char *const before = static_cast<const unsigned char *>(args.state_in);
+  std::int64_t longest = args.kv_starts == nullptr ? args.kv_len : 0;
+  for (std::int64_t b = 0; b < args.batch; ++b) {
+    longest = std::max(longest, keys_of(args, b));
+    const std::int64_t present = present_keys_of(args, b);
+    const std::size_t at = kStateHeaderBytes + static_cast<std::size_t>(b) * kStateEndBytes;
+    // A sequence that ended earlier has no keys here.
+    const std::uint64_t end = before != nullptr && present == 0 ? load_le64(before + at)
+                                                                : static_cast<std::uint64_t>(args.kv_offset + present);
+    store_le64(state + at, end);
+  }
+  const std::int64_t next_key = (args.kv_offset + longest + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
+  const bool ragged = args.q_starts != nullptr;
+  std::memcpy(state, kStateMagic, sizeof(kStateMagic));
+  store_le32(state + kStateFlavourAt, static_cast<std::uint32_t>(args.flavour));
+  store_le32(state + kStateZeroAt, 0);
+  store_le64(state + kStateBatchAt, static_cast<std::uint64_t>(args.batch));
+  store_le64(state + kStateHeadsAt, static_cast<std::uint64_t>(args.heads));
+  store_le64(state + kStateRowsAt, static_cast<std::uint64_t>(args.q_len));
+  store_le64(state + kStateValueDimAt, static_cast<std::uint64_t>(args.value_dim));
+  store_le64(state + kStateNextKeyAt, static_cast<std::uint64_t>(next_key));
+  store_le64(state + kStateRaggedAt, ragged ? 1 : 0);
+  if (!ragged) {
+    return;
+  }
+  // Rows that belong to no sequence.
+  unsigned char *const rows = state + kStateHeaderBytes + static_cast<std::size_t>(args.batch) * kStateEndBytes;
+  const std::int64_t row_bytes = state_row_bytes(args.value_dim);
+  for (std::int64_t h = 0; h < args.heads; ++h) {
+    unsigned char *const head = rows + h * args.q_len * row_bytes;
+    const std::int64_t first = args.q_starts[0];
+    const std::int64_t end = args.q_starts[args.batch];
+    std::memset(head, 0, static_cast<std::size_t>(first * row_bytes));
+    std::memset(head + end * row_bytes, 0, static_cast<std::size_t>((args.q_len - end) * row_bytes));
+  }
+}
+
+// Leaves no state of an unfinished call that could be taken for a whole one, in place of an earlier one least of all.
+void spoil_state(const exattn_attention_args &args) {
+  std::memset(args.state_out, 0, sizeof(kStateMagic));
 }
 
 exattn_status attend(const exattn_attention_args &args, Message &message) noexcept {
@@ -47,6 +97,13 @@ exattn_status attend(const exattn_attention_args &args, Message &message) noexce
       }
     }
     status = run_items(team, {run_item, &call, call.plan.items, scratch.data(), slice_size}, message);
+  }
+  if (args.state_out != nullptr) {
+    if (status == EXATTN_OK) {
+      finish_state(args);
+    } else {
+      spoil_state(args);
+    }
   }
   if (status == EXATTN_OK && args.kernel != nullptr) {
     *args.kernel = choice.kernel->name;
@@ -90,6 +147,24 @@ exattn_status exattn_attention_scratch_size(const exattn_attention_args *args, s
   }
   *bytes = size;
   return EXATTN_OK;
+}
+
+exattn_status exattn_attention_state_size(const exattn_attention_args *args, size_t *bytes) {
+  exattn_attention_args taken;
+  exattn_status status = exattn::take_args(args, taken);
+  if (status != EXATTN_OK) {
+    return status;
+  }
+  exattn::Message message(taken.message, taken.message_size);
+  if (bytes == nullptr) {
+    return message.fail(EXATTN_ERROR_NULL, "bytes is null");
+  }
+  std::size_t size = 0;
+  status = exattn::check_state_size(taken, size, message);
+  if (status == EXATTN_OK) {
+    *bytes = size;
+  }
+  return status;
 }
 
 float exattn_default_scale(int64_t head_dim) {

@@ -26,10 +26,21 @@ exattn_status take_args(const Args *given, Args &args) noexcept {
   return EXATTN_OK;
 }
 
+// The keys of a sequence in a checked call, and how many of them are there.
+inline std::int64_t keys_of(const exattn_attention_args &args, std::int64_t b) noexcept {
+  return args.kv_starts == nullptr ? args.kv_len : args.kv_starts[b + 1] - args.kv_starts[b];
+}
+inline std::int64_t present_keys_of(const exattn_attention_args &args, std::int64_t b) noexcept {
+  return args.kv_lens == nullptr ? keys_of(args, b) : args.kv_lens[b];
+}
+
 // What both attention and its size query need: sizes, heads and threads; gives the team and the bytes of one worker's
 // slice of scratch.
 exattn_status check_attention_sizes(const exattn_attention_args &args, Team &team, std::size_t &slice_size,
                                     Message &message) noexcept;
+
+// Sizes and heads; gives the bytes of a state.
+exattn_status check_state_size(const exattn_attention_args &args, std::size_t &bytes, Message &message) noexcept;
 
 // Everything else, after check_attention_sizes and the choice of a kernel. Fills in the plan, work items included.
 exattn_status check_attention(const exattn_attention_args &args, const Team &team, std::size_t slice_size,
@@ -41,5 +52,9 @@ exattn_status check_softmax(const exattn_softmax_args &args, SoftmaxPlan &plan, 
 
 // x may be y, but not overlap it otherwise.
 exattn_status check_evaluate(const float *x, const float *y, std::size_t n) noexcept;
+
+// out and lse may each be an input's of the same kind, but not overlap anything otherwise.
+exattn_status check_merge(std::int64_t rows, std::int64_t value_dim, const float *a_out, const float *a_lse,
+                          const float *b_out, const float *b_lse, const float *out, const float *lse) noexcept;
 
 } // namespace exattn

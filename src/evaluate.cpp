@@ -5,7 +5,7 @@
 #include "exattn/exattn.h"
 
 exattn_status exattn_evaluate(int32_t function, int32_t flavour, int32_t lanes, const float *x, float *y, size_t n) {
-  if (function != EXATTN_FUNCTION_EXP && function != EXATTN_FUNCTION_LOG) {
+  if (function < EXATTN_FUNCTION_EXP || function > EXATTN_FUNCTION_TANH) {
     return EXATTN_ERROR_ENUM;
   }
   exattn::Choice choice;

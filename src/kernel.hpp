@@ -11,9 +11,25 @@ inline constexpr std::int64_t kTileRows = 32;
 inline constexpr std::int64_t kBlockKeys = 64;
 // The most rows that one work item has.
 inline constexpr std::int64_t kMaxItemRows = 128;
+// The most rows that a strip of the tile loop has, and columns of a register tile.
+inline constexpr std::int64_t kMaxStripRows = 16;
 
 struct Strided {
   const float *data = nullptr;
+  std::int64_t stride[4] = {0, 0, 0, 0};
+};
+
+// Queries, keys or values, which may be stored in 16 bits.
+enum class Storage : std::uint8_t { kFloat32, kBfloat16, kFloat16 };
+
+struct StridedStorage {
+  const void *data = nullptr;
+  Storage storage = Storage::kFloat32;
+  std::int64_t stride[4] = {0, 0, 0, 0}; // in elements
+};
+
+struct StridedBytes {
+  const std::uint8_t *data = nullptr;
   std::int64_t stride[4] = {0, 0, 0, 0};
 };
 
@@ -25,18 +41,30 @@ struct StridedOutput {
 // A checked attention call. Kernels trust every field.
 struct AttentionPlan {
   std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim, value_dim;
-  Strided q, k, v, mask;  // mask.data null: none
-  StridedOutput out, lse; // lse.data null: not wanted
+  StridedStorage q, k, v;
+  Strided mask;           // data null: none
+  StridedBytes mask_bool; // data null: none
+  StridedOutput out, lse; // data null: not wanted
   float scale;
+  float softcap; // 0: none
   bool causal;
   bool fully_masked_zero;
-  std::int64_t q_offset, window; // window <= 0: none
-  const float *sinks;            // [heads] or null
-  const std::int64_t *q_offsets; // [batch] or null
-  const std::int64_t *kv_lens;   // [batch] or null
+  std::int64_t q_offset, window;  // window <= 0: none
+  const float *sinks;             // [heads] or null
+  const float *alibi_slopes;      // [heads] or null
+  const std::int64_t *q_offsets;  // [batch] or null
+  const std::int64_t *kv_lens;    // [batch] or null
+  const std::int64_t *q_starts;   // [batch + 1] or null: ragged, q, out, lse and the masks have no batch
+  const std::int64_t *kv_starts;  // [batch + 1] or null: ragged, k and v have no batch
+  const std::int32_t *page_table; // [batch, page_table_stride] or null: k and v are [pages, kv_heads, page_size, size]
+  std::int64_t page_table_stride, page_size;
+  std::int64_t kv_offset;        // absolute position of key 0, a multiple of kBlockKeys
+  const unsigned char *state_in; // rows of a state (definition, section 14), or null: rows start afresh
+  unsigned char *state_out;      // rows of a state, or null
 
   // Work items: the rows that share a KV head, (query row, head of the group) with the head fastest, are cut into
   // runs of rows_per_item. Item n is run n % items_per_kv_head of KV head n / items_per_kv_head of [batch, kv_heads].
+  // items_per_kv_head is that of the sequence with the most rows; shorter ones have items without a row.
   std::int64_t rows_per_item; // a multiple of kTileRows
   std::int64_t items_per_kv_head;
   std::int64_t items;

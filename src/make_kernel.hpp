@@ -19,8 +19,9 @@ struct Evaluation {
       float lane[Lanes::width] = {};
       std::copy(x + i, x + i + count, lane);
       const auto value = Lanes::load(lane);
-      Lanes::store(lane, function == EXATTN_FUNCTION_EXP ? exponential<Lanes, Flavour>(value)
-                                                         : logarithm<Lanes, Flavour>(value));
+      Lanes::store(lane, function == EXATTN_FUNCTION_EXP   ? exponential<Lanes, Flavour>(value)
+                         : function == EXATTN_FUNCTION_LOG ? logarithm<Lanes, Flavour>(value)
+                                                           : tangent<Lanes, Flavour>(value));
       std::copy(lane, lane + count, y + i);
     }
   }

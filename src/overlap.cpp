@@ -42,7 +42,7 @@ std::int64_t inverse_modulo(std::int64_t a, std::int64_t m) {
 }
 
 // Is there an x with sum(coefficient_n * x_n) = target and 0 <= x_n <= limit_n? All coefficients and limits are above
-// 0, and the largest sum fits in 63 bits. A depth-first search, largest coefficient first, that only tries values
+// 0, and the largest sum is below 2^62. A depth-first search, largest coefficient first, that only tries values
 // from which the rest can still reach the target: by size, and by its greatest common divisor.
 class BoundedEquation {
 public:
@@ -122,11 +122,16 @@ private:
 } // namespace
 
 Overlap find_overlap(const Footprint &a, const Footprint &b) noexcept {
-  if (a.empty || b.empty || a.first > b.first + b.extent || b.first > a.first + a.extent) {
+  if (a.empty || b.empty) {
     return Overlap::kNone;
   }
-  // a.first + sum(i * a.stride) = b.first + sum(j * b.stride), with j counted down from its end to make every
-  // coefficient positive.
+  const std::uint64_t a_size = static_cast<std::uint64_t>(a.extent + a.width);
+  const std::uint64_t b_size = static_cast<std::uint64_t>(b.extent + b.width);
+  if (a.first < b.first ? b.first - a.first >= a_size : a.first - b.first >= b_size) {
+    return Overlap::kNone;
+  }
+  // a.first + sum(i * a.stride) = b.first + sum(j * b.stride) + shift, for every shift at which two elements share a
+  // byte. j is counted down from its end to make every coefficient positive.
   int work = kWorkLimit;
   BoundedEquation equation(work);
   for (std::size_t n = 0; n < static_cast<std::size_t>(a.rank); ++n) {
@@ -135,7 +140,14 @@ Overlap find_overlap(const Footprint &a, const Footprint &b) noexcept {
   for (std::size_t n = 0; n < static_cast<std::size_t>(b.rank); ++n) {
     equation.add(b.stride[n], b.count[n] - 1);
   }
-  return equation.solve(b.first + b.extent - a.first);
+  const std::int64_t distance = static_cast<std::int64_t>(b.first - a.first); // below 2^61 either way, as seen above
+  for (std::int64_t shift = 1 - a.width; shift < b.width; ++shift) {
+    const Overlap found = equation.solve(distance + b.extent + shift);
+    if (found != Overlap::kNone) {
+      return found;
+    }
+  }
+  return Overlap::kNone;
 }
 
 Overlap find_self_overlap(const Footprint &a) noexcept {

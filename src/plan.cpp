@@ -13,8 +13,8 @@ std::int64_t attention_rows_per_item(std::int64_t head_dim, std::int64_t value_d
 }
 
 std::size_t attention_scratch_bytes(std::int64_t head_dim, std::int64_t value_dim) {
-  const std::int64_t block = kBlockKeys * (head_dim + kTileRows + 16); // packed keys, weights, gathered values
-  const std::int64_t row = head_dim + value_dim + 2;                   // query, accumulators, m and l
+  const std::int64_t block = kBlockKeys * (head_dim + 3 * kMaxStripRows); // packed keys; three tiles
+  const std::int64_t row = head_dim + value_dim + 2;                      // query, accumulators, m and l
   return static_cast<std::size_t>(block + attention_rows_per_item(head_dim, value_dim) * row) * sizeof(float);
 }
 

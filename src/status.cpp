@@ -19,7 +19,7 @@ constexpr StatusText kStatuses[] = {
     {"EXATTN_ERROR_OVERLAP", "an output overlaps itself or something else that the call uses"},
     {"EXATTN_ERROR_ENUM", "an enumeration field holds a value that is not allowed"},
     {"EXATTN_ERROR_HEADS", "heads is not a multiple of kv_heads"},
-    {"EXATTN_ERROR_OFFSET", "q_offset is negative, or kv_len of a sequence is out of range"},
+    {"EXATTN_ERROR_OFFSET", "a position, or a start or length of a sequence, is out of range"},
     {"EXATTN_ERROR_ALIGNMENT", "a pointer is not aligned as its element type must be"},
     {"EXATTN_ERROR_SCRATCH", "the scratch given is smaller than exattn_attention_scratch_size says"},
     {"EXATTN_ERROR_LANES_UNKNOWN", "no lane kind has that name or number (EXATTN_LANES of the environment counts too)"},
@@ -31,10 +31,13 @@ constexpr StatusText kStatuses[] = {
     {"EXATTN_ERROR_THREADS", "threads could not be made, their number is out of range, or a pool and an executor were "
                              "given together"},
     {"EXATTN_ERROR_EXECUTOR", "the caller's parallel_for did not run the tasks that it was given"},
+    {"EXATTN_ERROR_OPTION", "an option's value is out of range, or it excludes another that is set"},
+    {"EXATTN_ERROR_PAGE", "the page table names a page that there is not"},
+    {"EXATTN_ERROR_STATE", "a state is damaged, too small, or of another call than this one"},
 };
 
 constexpr exattn_status kStatusCount = sizeof(kStatuses) / sizeof(kStatuses[0]);
-static_assert(kStatusCount == EXATTN_ERROR_EXECUTOR + 1);
+static_assert(kStatusCount == EXATTN_ERROR_STATE + 1);
 
 } // namespace
 

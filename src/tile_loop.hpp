@@ -15,7 +15,9 @@
 #include "exact/functions.hpp"
 #include "kernel.hpp"
 #include "lanes.hpp"
+#include "state.hpp"
 #include "transpose.hpp"
+#include "widen.hpp"
 
 namespace exattn {
 
@@ -32,16 +34,22 @@ class TileLoop {
   static constexpr int kGroups = int{kBlockKeys} / kPackedKeys; // in a block
   static constexpr int kPartialSums = 16;
   static_assert(kPackedKeys % kColumns == 0 && kTileRows % kStripRows == 0);
+  static_assert(kStripRows <= kMaxStripRows && kColumns <= kMaxStripRows);
 
   // The keys that a strip sees of the current block, as positions in the block: every row sees those in
-  // [all_begin, all_end); outside [any_begin, any_end) no row sees any; between, each row has its own limits.
+  // [all_begin, all_end); outside [any_begin, any_end) no row sees any; between, each row has its own limits, or, with
+  // a boolean mask that hides something, an entry for each key.
   struct Visibility {
     int any_begin, any_end, all_begin, all_end;
     Float row_begin[kVectors], row_end[kVectors];
+    const float *seen; // [kBlockKeys][kStripRows], 1 for a key that the row sees, else 0; or null
 
     bool empty() const { return any_begin >= any_end; }
     bool partial(int begin, int end) const { return begin < all_begin || end > all_end; }
     Mask sees(int vector, int key) const {
+      if (seen != nullptr) {
+        return Lanes::less(Lanes::broadcast(0.0F), Lanes::load(seen + key * kStripRows + vector * kWidth));
+      }
       const Float position = Lanes::broadcast(static_cast<float>(key));
       return Lanes::both(Lanes::negate(Lanes::less(position, row_begin[vector])),
                          Lanes::less(position, row_end[vector]));
@@ -54,9 +62,12 @@ class TileLoop {
     float *m, *l;                                    // [kStripRows]
     std::int64_t rows;                               // how many are real
     std::int64_t first;                              // row of the KV head's group
+    std::int64_t position[kStripRows];               // counted from the call's first key; may be negative
     std::int64_t begin[kStripRows], end[kStripRows]; // keys that a row may see
     const float *mask[kStripRows];                   // mask row
-    bool sink[kStripRows];                           // has a sink
+    const std::uint8_t *mask_bool[kStripRows];       // row of the boolean mask
+    float minus_slope[kStripRows];                   // of ALiBi
+    bool saw_key[kStripRows], sink[kStripRows];      // has seen a key, has a sink
   };
 
 public:
@@ -68,18 +79,27 @@ private:
     const std::int64_t kv = item / plan.items_per_kv_head;
     batch = kv / plan.kv_heads;
     kv_head = kv % plan.kv_heads;
-    const std::int64_t rows = group_heads * plan.q_len;
+    first_query = plan.q_starts != nullptr ? plan.q_starts[batch] : 0;
+    first_key = plan.kv_starts != nullptr ? plan.kv_starts[batch] : 0;
+    key_count = plan.kv_lens != nullptr     ? plan.kv_lens[batch]
+                : plan.kv_starts != nullptr ? plan.kv_starts[batch + 1] - first_key
+                                            : plan.kv_len;
+    const std::int64_t queries = plan.q_starts != nullptr ? plan.q_starts[batch + 1] - first_query : plan.q_len;
     first_row = (item % plan.items_per_kv_head) * plan.rows_per_item;
-    item_rows = std::min(plan.rows_per_item, rows - first_row);
+    item_rows = std::min(plan.rows_per_item, group_heads * queries - first_row);
     free_scratch = static_cast<float *>(scratch);
     packed_keys = take(kBlockKeys * head_dim);
-    score_tile = take(kBlockKeys * kStripRows);
-    gathered_values = take(kBlockKeys * kColumns);
+    score_tile = take(kBlockKeys * kMaxStripRows);
+    seen_tile = take(kBlockKeys * kMaxStripRows);
+    spare_tile = take(kBlockKeys * kMaxStripRows);
   }
 
   void run() {
+    if (item_rows <= 0) {
+      return; // an item that a shorter sequence does not have
+    }
     const std::int64_t strips = (item_rows + kStripRows - 1) / kStripRows;
-    std::int64_t begin = call.kv_len, end = 0; // keys that any row of the item sees
+    std::int64_t begin = key_count, end = 0; // keys that any row of the item may see
     Strip strip[kMaxItemRows / kStripRows];
     for (std::int64_t s = 0; s < strips; ++s) {
       start(strip[s], s);
@@ -91,9 +111,10 @@ private:
       }
     }
     for (std::int64_t block = begin / kBlockKeys * kBlockKeys; block < end; block += kBlockKeys) {
+      locate(block, std::max(begin, block), std::min(end, block + kBlockKeys));
       pack_keys(block, std::max(begin, block), std::min(end, block + kBlockKeys));
       for (std::int64_t s = 0; s < strips; ++s) {
-        const Visibility visible = visibility(strip[s], block);
+        const Visibility visible = visibility(strip[s], block); // 4
         if (visible.empty()) {
           continue;
         }
@@ -102,10 +123,13 @@ private:
         raise_maximum(strip[s], maximum, shift, alpha); // 6.2, and alpha of 6.5
         weights(visible, shift, sum);                   // 6.3, 6.4
         rescale_sum(strip[s], alpha, sum);              // 6.5 for l
-        values(strip[s], block, visible, alpha);        // 6.5 for acc, 6.6
+        values(strip[s], visible, alpha);               // 6.5 for acc, 6.6
       }
     }
     for (std::int64_t s = 0; s < strips; ++s) {
+      if (call.state_out != nullptr) {
+        save_state(strip[s]); // 14
+      }
       finish(strip[s]); // 6.7, 6.8
     }
   }
@@ -116,10 +140,16 @@ private:
     return taken;
   }
 
-  // ---- Start: queries packed, keys that each row may see (section 4), state (sections 6 and 10) ----
+  // ---- Start: queries packed, keys that each row may see (section 4), state (sections 6, 10 and 14) ----
 
   std::int64_t head(std::int64_t row) const { return kv_head * group_heads + row % group_heads; }
   std::int64_t query_row(std::int64_t row) const { return row / group_heads; }
+
+  // Where row i of the item's sequence lies in a tensor with the rows of the queries. Ragged tensors have no batch.
+  std::int64_t place(const std::int64_t (&stride)[4], std::int64_t h, std::int64_t i) const {
+    const std::int64_t b = call.q_starts != nullptr ? 0 : batch;
+    return b * stride[0] + h * stride[1] + (first_query + i) * stride[2];
+  }
 
   void start(Strip &strip, std::int64_t index) {
     strip.queries = take(head_dim * kStripRows);
@@ -128,35 +158,101 @@ private:
     strip.l = take(kStripRows);
     strip.first = first_row + index * kStripRows;
     strip.rows = std::min<std::int64_t>(kStripRows, item_rows - index * kStripRows);
+    std::memset(strip.acc, 0, static_cast<std::size_t>(value_dim * kStripRows) * sizeof(float));
 
-    const std::int64_t keys = call.kv_lens != nullptr ? call.kv_lens[batch] : call.kv_len;
-    const std::int64_t offset = call.q_offsets != nullptr ? call.q_offsets[batch] : call.q_offset;
-    const float *query[kStripRows];
+    const std::int64_t offset = (call.q_offsets != nullptr ? call.q_offsets[batch] : call.q_offset) - call.kv_offset;
+    const unsigned char *query[kStripRows];
     for (std::int64_t r = 0; r < kStripRows; ++r) {
       // Lanes without a row repeat the last one and are thrown away.
       const std::int64_t row = strip.first + std::min(r, strip.rows - 1);
       const std::int64_t h = head(row), i = query_row(row), position = offset + i;
-      query[r] = element(call.q, batch, h, i);
-      strip.mask[r] = call.mask.data != nullptr ? element(call.mask, batch, h, i) : nullptr;
+      query[r] = bytes_of(call.q) + place(call.q.stride, h, i) * element_bytes(call.q.storage);
+      strip.mask[r] = call.mask.data != nullptr ? call.mask.data + place(call.mask.stride, h, i) : nullptr;
+      strip.mask_bool[r] =
+          call.mask_bool.data != nullptr ? call.mask_bool.data + place(call.mask_bool.stride, h, i) : nullptr;
+      strip.minus_slope[r] = call.alibi_slopes != nullptr ? -call.alibi_slopes[h] : 0.0F;
+      strip.position[r] = position;
       strip.begin[r] = call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
-      strip.end[r] = call.causal ? std::min(keys, position + 1) : keys;
+      strip.end[r] = call.causal ? std::clamp<std::int64_t>(position + 1, 0, key_count) : key_count;
       strip.begin[r] = std::min(strip.begin[r], strip.end[r]);
+      strip.saw_key[r] = call.mask_bool.data == nullptr && strip.begin[r] < strip.end[r];
+      if (call.state_in != nullptr) {
+        load_state(strip, r, h, i);
+        continue;
+      }
       const float sink = call.sinks != nullptr ? call.sinks[h] : -kInfinity;
       strip.sink[r] = !(sink == -kInfinity);
       const bool finite = sink > -kInfinity && sink < kInfinity;
       strip.m[r] = finite ? sink : -kInfinity;
       strip.l[r] = finite ? 1.0F : strip.sink[r] ? std::bit_cast<float>(kCanonicalNan) : 0.0F;
     }
-    transpose<Lanes>(query, kStripRows, call.q.stride[3], head_dim, strip.queries, kStripRows);
-    std::memset(strip.acc, 0, static_cast<std::size_t>(value_dim * kStripRows) * sizeof(float));
+    pack_rows(query, kStripRows, call.q.storage, call.q.stride[3], strip.queries, kStripRows);
   }
 
-  static const float *element(const Strided &tensor, std::int64_t b, std::int64_t h, std::int64_t i) {
-    return tensor.data + b * tensor.stride[0] + h * tensor.stride[1] + i * tensor.stride[2];
+  static const unsigned char *bytes_of(const StridedStorage &tensor) {
+    return static_cast<const unsigned char *>(tensor.data);
   }
 
-  Visibility visibility(const Strip &strip, std::int64_t block) const {
-    Visibility visible{int{kBlockKeys}, 0, 0, int{kBlockKeys}, {}, {}};
+  // to[x * to_stride + r] = element x of row r, widened, for the head_dim elements of each row.
+  void pack_rows(const unsigned char *const *row, std::int64_t rows, Storage storage, std::int64_t stride, float *to,
+                 std::int64_t to_stride) const {
+    constexpr std::int64_t kMost = std::max(kPackedKeys, kStripRows), kChunk = 16;
+    const float *from[kMost];
+    if (storage == Storage::kFloat32) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        from[r] = reinterpret_cast<const float *>(row[r]);
+      }
+      transpose<Lanes>(from, rows, stride, head_dim, to, to_stride);
+      return;
+    }
+    float chunk[kMost][kChunk];
+    for (std::int64_t x = 0; x < head_dim; x += kChunk) {
+      const std::int64_t count = std::min(kChunk, head_dim - x);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        widen(row[r] + x * stride * element_bytes(storage), storage, stride, count, chunk[r]);
+        from[r] = chunk[r];
+      }
+      transpose<Lanes>(from, rows, 1, count, to + x * to_stride, to_stride);
+    }
+  }
+
+  // ---- States (section 14) ----
+
+  std::int64_t state_row(std::int64_t h, std::int64_t i) const {
+    const std::int64_t b = call.q_starts != nullptr ? 0 : batch;
+    return ((b * call.heads + h) * call.q_len + first_query + i) * state_row_bytes(value_dim);
+  }
+
+  void load_state(Strip &strip, std::int64_t r, std::int64_t h, std::int64_t i) const {
+    const unsigned char *const from = call.state_in + state_row(h, i);
+    const std::uint32_t flags = load_le32(from + 8);
+    strip.m[r] = std::bit_cast<float>(load_le32(from));
+    strip.l[r] = std::bit_cast<float>(load_le32(from + 4));
+    strip.saw_key[r] = strip.saw_key[r] || (flags & kStateSawKey) != 0;
+    strip.sink[r] = (flags & kStateHasSink) != 0;
+    for (std::int64_t x = 0; x < value_dim; ++x) {
+      strip.acc[x * kStripRows + r] = std::bit_cast<float>(load_le32(from + 12 + 4 * x));
+    }
+  }
+
+  void save_state(const Strip &strip) const {
+    const auto word = [](float value) { return value == value ? std::bit_cast<std::uint32_t>(value) : kCanonicalNan; };
+    for (std::int64_t r = 0; r < strip.rows; ++r) {
+      const std::int64_t row = strip.first + r;
+      unsigned char *const to = call.state_out + state_row(head(row), query_row(row));
+      store_le32(to, word(strip.m[r] == 0.0F ? 0.0F : strip.m[r]));
+      store_le32(to + 4, word(strip.l[r]));
+      store_le32(to + 8, (strip.saw_key[r] ? kStateSawKey : 0U) | (strip.sink[r] ? kStateHasSink : 0U));
+      for (std::int64_t x = 0; x < value_dim; ++x) {
+        store_le32(to + 12 + 4 * x, word(strip.acc[x * kStripRows + r]));
+      }
+    }
+  }
+
+  // ---- The keys that a strip sees of a block (section 4) ----
+
+  Visibility visibility(Strip &strip, std::int64_t block) {
+    Visibility visible{int{kBlockKeys}, 0, 0, int{kBlockKeys}, {}, {}, nullptr};
     float begins[kStripRows], ends[kStripRows];
     for (int r = 0; r < kStripRows; ++r) {
       const int begin = static_cast<int>(std::clamp<std::int64_t>(strip.begin[r] - block, 0, kBlockKeys));
@@ -177,7 +273,71 @@ private:
       visible.row_begin[n] = Lanes::load(begins + n * kWidth);
       visible.row_end[n] = Lanes::load(ends + n * kWidth);
     }
+    if (call.mask_bool.data != nullptr && !visible.empty()) {
+      look_through_mask(strip, block, visible);
+    }
     return visible;
+  }
+
+  // Takes the keys that the boolean mask hides out of what the rows' intervals let them see.
+  void look_through_mask(Strip &strip, std::int64_t block, Visibility &visible) {
+    const int begin = visible.any_begin, end = visible.any_end;
+    const int first = begin / kPackedKeys * kPackedKeys, last = (end + kPackedKeys - 1) / kPackedKeys * kPackedKeys;
+    std::fill(seen_tile + first * kStripRows, seen_tile + last * kStripRows, 0.0F);
+    visible.any_begin = int{kBlockKeys};
+    visible.any_end = 0;
+    bool gaps = false;
+    for (int r = 0; r < kStripRows; ++r) {
+      const int row_begin = static_cast<int>(std::clamp<std::int64_t>(strip.begin[r] - block, 0, kBlockKeys));
+      const int row_end = static_cast<int>(std::clamp<std::int64_t>(strip.end[r] - block, 0, kBlockKeys));
+      for (int key = row_begin; key < row_end; ++key) {
+        if (strip.mask_bool[r][(block + key) * call.mask_bool.stride[3]] == 0) {
+          gaps = true;
+          continue;
+        }
+        seen_tile[key * kStripRows + r] = 1.0F;
+        strip.saw_key[r] = true;
+        visible.any_begin = std::min(visible.any_begin, key);
+        visible.any_end = std::max(visible.any_end, key + 1);
+      }
+    }
+    if (gaps) {
+      visible.seen = seen_tile;
+      visible.all_begin = visible.all_end = visible.any_begin;
+    }
+  }
+
+  // ---- Keys and values of a block ----
+
+  // Where the rows of keys and values [begin, end) lie, which may be in several pages, and whether values can be read
+  // in place: binary32, side by side, with one distance between rows.
+  void locate(std::int64_t block, std::int64_t begin, std::int64_t end) {
+    const bool one_page = call.page_table == nullptr || begin / call.page_size == (end - 1) / call.page_size;
+    values_in_place = one_page && call.v.storage == Storage::kFloat32 && call.v.stride[3] == 1;
+    locate_rows(call.k, begin, end, key_row + (begin - block));
+    locate_rows(call.v, begin, end, value_row + (begin - block));
+  }
+
+  void locate_rows(const StridedStorage &tensor, std::int64_t begin, std::int64_t end,
+                   const unsigned char **row) const {
+    const std::int64_t size = element_bytes(tensor.storage);
+    const auto run = [&](std::int64_t b, std::int64_t key, std::int64_t count) {
+      const unsigned char *const from =
+          bytes_of(tensor) + (b * tensor.stride[0] + kv_head * tensor.stride[1] + key * tensor.stride[2]) * size;
+      for (std::int64_t n = 0; n < count; ++n) {
+        *row++ = from + n * tensor.stride[2] * size;
+      }
+    };
+    if (call.page_table == nullptr) {
+      run(call.kv_starts != nullptr ? 0 : batch, first_key + begin, end - begin);
+      return;
+    }
+    const std::int32_t *page = call.page_table + batch * call.page_table_stride + begin / call.page_size;
+    for (std::int64_t slot = begin % call.page_size; begin < end; slot = 0, ++page) {
+      const std::int64_t count = std::min(end - begin, call.page_size - slot);
+      run(*page, slot, count);
+      begin += count;
+    }
   }
 
   // Keys [begin, end) of the block, transposed, 16 side by side: packed_keys[group][x][16]. Places of the groups in
@@ -190,46 +350,83 @@ private:
       if (count < kPackedKeys) {
         std::memset(to, 0, static_cast<std::size_t>(kPackedKeys * head_dim) * sizeof(float));
       }
-      const float *key[kPackedKeys];
-      for (std::int64_t j = 0; j < count; ++j) {
-        key[j] = element(call.k, batch, kv_head, block + from + j);
-      }
-      transpose<Lanes>(key, count, call.k.stride[3], head_dim, to + (from - first), kPackedKeys);
+      pack_rows(key_row + from, count, call.k.storage, call.k.stride[3], to + (from - first), kPackedKeys);
     }
   }
 
   // ---- 6.1 Scores ----
 
   void scores(const Strip &strip, std::int64_t block, const Visibility &visible, Float (&maximum)[kVectors]) {
-    if (call.mask.data != nullptr) {
-      gather_mask(strip, block, visible);
+    const bool capped = call.softcap > 0.0F;
+    const bool biased = call.mask.data != nullptr || call.alibi_slopes != nullptr;
+    if (biased) {
+      gather_bias(strip, block, visible);
     }
 #pragma GCC unroll 16
     for (int n = 0; n < kVectors; ++n) {
       maximum[n] = Lanes::broadcast(-kInfinity);
     }
+    const Float scale = Lanes::broadcast(call.scale);
     for (int first = visible.any_begin / kPackedKeys * kPackedKeys; first < visible.any_end; first += kPackedKeys) {
       const bool partial = visible.partial(first, first + kPackedKeys);
       for (int key = first; key < first + kPackedKeys; key += kColumns) {
         Float dot[kColumns][kVectors];
         dot_products(strip.queries, packed_keys + first * head_dim + (key - first), dot);
-        const Float scale = Lanes::broadcast(call.scale);
+        if (capped) {
+#pragma GCC unroll 16
+          for (int c = 0; c < kColumns; ++c) {
+#pragma GCC unroll 16
+            for (int n = 0; n < kVectors; ++n) {
+              Lanes::store(score_at(key + c, n), Lanes::multiply(dot[c][n], scale));
+            }
+          }
+          continue;
+        }
 #pragma GCC unroll 16
         for (int c = 0; c < kColumns; ++c) {
 #pragma GCC unroll 16
           for (int n = 0; n < kVectors; ++n) {
-            float *const place = score_tile + (key + c) * kStripRows + n * kWidth;
-            // Without a mask, muladd(d, scale, +0) is the product (but for the sign of a zero, which no result shows).
-            Float score = call.mask.data != nullptr ? Flavour::muladd(dot[c][n], scale, Lanes::load(place))
-                                                    : Lanes::multiply(dot[c][n], scale);
+            // Without a bias, muladd(d, scale, +0) is the product (but for the sign of a zero, which no result shows).
+            Float score = biased ? Flavour::muladd(dot[c][n], scale, Lanes::load(bias_at(key + c, n)))
+                                 : Lanes::multiply(dot[c][n], scale);
             // A hidden key: -inf is no maximum and has the weight +0.
             if (partial) {
               score = Lanes::select(visible.sees(n, key + c), score, Lanes::broadcast(-kInfinity));
             }
             maximum[n] = Lanes::larger(maximum[n], score);
-            Lanes::store(place, score);
+            Lanes::store(score_at(key + c, n), score);
           }
         }
+      }
+    }
+    if (capped) {
+      cap_scores(visible, biased, maximum);
+    }
+  }
+
+  float *score_at(int key, int vector) const {
+    return score_tile + key * kStripRows + vector * kWidth;
+  }
+  float *bias_at(int key, int vector) const {
+    return spare_tile + key * kStripRows + vector * kWidth;
+  }
+
+  // The scaled products in the score tile become scores.
+  void cap_scores(const Visibility &visible, bool biased, Float (&maximum)[kVectors]) const {
+    const Float cap = Lanes::broadcast(call.softcap);
+    const int first = visible.any_begin / kPackedKeys * kPackedKeys;
+    const int last = (visible.any_end + kPackedKeys - 1) / kPackedKeys * kPackedKeys;
+    for (int key = first; key < last; ++key) {
+#pragma GCC unroll 16
+      for (int n = 0; n < kVectors; ++n) {
+        const Float bounded = tangent<Lanes, Flavour>(Lanes::divide(Lanes::load(score_at(key, n)), cap));
+        Float score =
+            biased ? Flavour::muladd(cap, bounded, Lanes::load(bias_at(key, n))) : Lanes::multiply(cap, bounded);
+        if (visible.partial(key, key + 1)) {
+          score = Lanes::select(visible.sees(n, key), score, Lanes::broadcast(-kInfinity));
+        }
+        maximum[n] = Lanes::larger(maximum[n], score);
+        Lanes::store(score_at(key, n), score);
       }
     }
   }
@@ -261,15 +458,52 @@ private:
     }
   }
 
-  // The mask entries that any row of the strip sees, into the places of their scores.
-  void gather_mask(const Strip &strip, std::int64_t block, const Visibility &visible) {
-    const std::int64_t stride = call.mask.stride[3];
-    const float *row[kStripRows];
-    for (int r = 0; r < kStripRows; ++r) {
-      row[r] = strip.mask[r] + (block + visible.any_begin) * stride;
+  // The bias of the keys that any row of the strip sees.
+  void gather_bias(const Strip &strip, std::int64_t block, const Visibility &visible) {
+    float *const to = bias_at(visible.any_begin, 0);
+    const std::int64_t count = visible.any_end - visible.any_begin;
+    if (call.mask.data != nullptr) {
+      const std::int64_t stride = call.mask.stride[3];
+      const float *row[kStripRows];
+      for (int r = 0; r < kStripRows; ++r) {
+        row[r] = strip.mask[r] + (block + visible.any_begin) * stride;
+      }
+      transpose<Lanes>(row, kStripRows, stride, count, to, kStripRows);
+    } else {
+      std::fill(to, to + count * kStripRows, 0.0F);
     }
-    transpose<Lanes>(row, kStripRows, stride, visible.any_end - visible.any_begin,
-                     score_tile + visible.any_begin * kStripRows, kStripRows);
+    if (call.alibi_slopes != nullptr) {
+      add_slopes(strip, block, visible);
+    }
+  }
+
+  void add_slopes(const Strip &strip, std::int64_t block, const Visibility &visible) {
+    // Up to 2^23 the distances, and so their differences to a key of the block, are exact numbers.
+    constexpr std::int64_t kExact = std::int64_t{1} << 23;
+    float distance[kStripRows];
+    bool exact = true;
+    for (int r = 0; r < kStripRows; ++r) {
+      const std::int64_t from_block = strip.position[r] - block;
+      exact = exact && from_block < kExact && from_block > -kExact;
+      distance[r] = static_cast<float>(from_block);
+    }
+    for (int key = visible.any_begin; key < visible.any_end; ++key) {
+      const float in_block = exact ? static_cast<float>(key) : 0.0F;
+      if (!exact) {
+        for (int r = 0; r < kStripRows; ++r) {
+          distance[r] = static_cast<float>(strip.position[r] - block - key);
+        }
+      }
+#pragma GCC unroll 16
+      for (int n = 0; n < kVectors; ++n) {
+        const Float signed_distance = Lanes::subtract(Lanes::load(distance + n * kWidth), Lanes::broadcast(in_block));
+        const Float zero = Lanes::broadcast(0.0F);
+        const Float magnitude =
+            Lanes::select(Lanes::less(signed_distance, zero), Lanes::subtract(zero, signed_distance), signed_distance);
+        const Float slope = Lanes::load(strip.minus_slope + n * kWidth);
+        Lanes::store(bias_at(key, n), Flavour::muladd(slope, magnitude, Lanes::load(bias_at(key, n))));
+      }
+    }
   }
 
   // ---- 6.2 Maximum ----
@@ -341,7 +575,7 @@ private:
     }
   }
 
-  void values(Strip &strip, std::int64_t block, const Visibility &visible, const Float (&alpha)[kVectors]) {
+  void values(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors]) {
     bool rescale = false;
 #pragma GCC unroll 16
     for (int n = 0; n < kVectors; ++n) {
@@ -349,30 +583,33 @@ private:
     }
     std::int64_t x = 0;
     for (; x + kColumns <= value_dim; x += kColumns) {
-      value_columns<kColumns>(strip, block, visible, alpha, rescale, x);
+      value_columns<kColumns>(strip, visible, alpha, rescale, x);
     }
-    rest_of_values<kColumns / 2>(strip, block, visible, alpha, rescale, x);
+    rest_of_values<kColumns / 2>(strip, visible, alpha, rescale, x);
   }
 
   template <int columns>
-  void rest_of_values(Strip &strip, std::int64_t block, const Visibility &visible, const Float (&alpha)[kVectors],
-                      bool rescale, std::int64_t x) {
+  void rest_of_values(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors], bool rescale,
+                      std::int64_t x) {
     if constexpr (columns > 0) {
       if (x + columns <= value_dim) {
-        value_columns<columns>(strip, block, visible, alpha, rescale, x);
+        value_columns<columns>(strip, visible, alpha, rescale, x);
         x += columns;
       }
-      rest_of_values<columns / 2>(strip, block, visible, alpha, rescale, x);
+      rest_of_values<columns / 2>(strip, visible, alpha, rescale, x);
     }
   }
 
   template <int columns>
-  void value_columns(Strip &strip, std::int64_t block, const Visibility &visible, const Float (&alpha)[kVectors],
-                     bool rescale, std::int64_t x) {
-    const float *value = element(call.v, batch, kv_head, block + visible.any_begin) + x * call.v.stride[3];
-    std::int64_t stride = call.v.stride[2];
-    if (call.v.stride[3] != 1) {
-      value = gather_values<columns>(value, visible.any_end - visible.any_begin);
+  void value_columns(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors], bool rescale,
+                     std::int64_t x) {
+    const float *value;
+    std::int64_t stride;
+    if (values_in_place) {
+      value = reinterpret_cast<const float *>(value_row[visible.any_begin]) + x;
+      stride = call.v.stride[2];
+    } else {
+      value = gather_values<columns>(visible, x);
       stride = columns;
     }
     Float acc[columns][kVectors];
@@ -438,16 +675,15 @@ private:
     }
   }
 
-  // Columns of values that are not side by side in memory, for `count` keys.
+  // Columns of values that can't be read in place, for the keys that any row sees.
   template <int columns>
-  const float *gather_values(const float *from, std::int64_t count) {
-    for (std::int64_t j = 0; j < count; ++j) {
-#pragma GCC unroll 16
-      for (int c = 0; c < columns; ++c) {
-        gathered_values[j * columns + c] = from[j * call.v.stride[2] + c * call.v.stride[3]];
-      }
+  const float *gather_values(const Visibility &visible, std::int64_t x) {
+    const std::int64_t stride = call.v.stride[3], offset = x * stride * element_bytes(call.v.storage);
+    float *to = spare_tile;
+    for (int key = visible.any_begin; key < visible.any_end; ++key, to += columns) {
+      widen(value_row[key] + offset, call.v.storage, stride, columns, to);
     }
-    return gathered_values;
+    return spare_tile;
   }
 
   // ---- 6.7 Output, 6.8 Log-sum-exp ----
@@ -469,28 +705,36 @@ private:
     float *out[kStripRows];
     for (std::int64_t r = 0; r < strip.rows; ++r) {
       const std::int64_t row = strip.first + r, h = head(row), i = query_row(row);
-      const bool saw_nothing = strip.begin[r] >= strip.end[r] && !strip.sink[r];
-      if (saw_nothing) {
+      if (!strip.saw_key[r] && !strip.sink[r]) {
         for (std::int64_t x = 0; x < value_dim; ++x) {
           strip.acc[x * kStripRows + r] = 0.0F;
         }
       }
-      out[r] = call.out.data + batch * call.out.stride[0] + h * call.out.stride[1] + i * call.out.stride[2];
+      if (call.out.data != nullptr) {
+        out[r] = call.out.data + place(call.out.stride, h, i);
+      }
       if (call.lse.data != nullptr) {
-        call.lse.data[batch * call.lse.stride[0] + h * call.lse.stride[1] + i * call.lse.stride[2]] = strip.m[r];
+        call.lse.data[place(call.lse.stride, h, i)] = strip.m[r];
       }
     }
-    transpose_back<Lanes>(strip.acc, kStripRows, value_dim, out, strip.rows, call.out.stride[3]);
+    if (call.out.data != nullptr) {
+      transpose_back<Lanes>(strip.acc, kStripRows, value_dim, out, strip.rows, call.out.stride[3]);
+    }
   }
 
   const AttentionPlan &call;
   const std::int64_t head_dim, value_dim, group_heads;
   std::int64_t batch, kv_head;
-  std::int64_t first_row, item_rows; // of the KV head's group
-  float *free_scratch;               // what is not taken yet
-  float *packed_keys;                // [kGroups][head_dim][kPackedKeys]
-  float *score_tile;                 // [kBlockKeys][kStripRows]: mask, then scores, then weights
-  float *gathered_values;            // [kBlockKeys][kColumns], for values that are not side by side
+  std::int64_t first_query, first_key; // of the sequence, where it lies in ragged tensors
+  std::int64_t key_count;              // of the sequence
+  std::int64_t first_row, item_rows;   // of the KV head's group
+  float *free_scratch;                 // what is not taken yet
+  float *packed_keys;                  // [kGroups][head_dim][kPackedKeys]
+  float *score_tile;                   // [kBlockKeys][kStripRows]: scores, then weights
+  float *seen_tile;                    // [kBlockKeys][kStripRows]: Visibility::seen
+  float *spare_tile; // [kBlockKeys][kStripRows]: biases of scores; then [kBlockKeys][kColumns]: values
+  bool values_in_place;
+  const unsigned char *key_row[kBlockKeys], *value_row[kBlockKeys];
 };
 
 } // namespace exattn

@@ -1,5 +1,5 @@
 // How far the oracle, and so everything that has its bits, is from the true values: attention against the formula in
-// binary64, the exponential and the logarithm against libm's in binary64.
+// binary64, the exponential, the logarithm and the hyperbolic tangent against libm's in binary64.
 #include "conformance/generator.hpp"
 #include "exact/oracle.hpp"
 
@@ -191,5 +191,37 @@ TEST_CASE("the logarithm on every 1021st number from 1") {
     CHECK(worst > 0.5);
     CHECK(worst < 0.85);
     CHECK(monotone);
+  }
+}
+
+TEST_CASE("the hyperbolic tangent on every 1021st positive number, every 101st where it is not near its limits") {
+  for (const Flavour flavour : kFlavours) {
+    double worst = 0;
+    float worst_at = 0;
+    float previous = 0.0F;
+    bool monotone = true;
+    bool odd = true;
+    for (std::uint32_t pattern = 0; pattern <= 0x7F800000u;
+         pattern += pattern < 0x3D000000u || pattern > 0x41200000u ? 1021 : 101) {
+      const float x = std::bit_cast<float>(pattern);
+      const float y = exattn::oracle::tangent(x, flavour);
+      const float negative = exattn::oracle::tangent(-x, flavour);
+      odd = odd && std::bit_cast<std::uint32_t>(negative) == (std::bit_cast<std::uint32_t>(y) | 0x80000000u);
+      monotone = monotone && y >= previous;
+      previous = y;
+      const double expected = std::tanh(static_cast<double>(x));
+      const double error =
+          std::abs(static_cast<double>(y) - expected) / (expected == 0 ? 0x1p-149 : unit_in_last_place(expected));
+      if (error > worst) {
+        worst = error;
+        worst_at = x;
+      }
+    }
+    std::printf("tangent, %s: %.4f ulp at %a\n", name(flavour), worst, static_cast<double>(worst_at));
+    CHECK(worst > 0.5);
+    CHECK(worst < 1.06);
+    CHECK(previous == 1.0F);
+    CHECK(monotone);
+    CHECK(odd);
   }
 }

@@ -59,6 +59,34 @@ json attention_document() {
                {"fast", {{"out", std::string(64, '3')}, {"lse", std::string(64, '4')}}}}}}}}};
 }
 
+// With every option that a case may have, but those that exclude others.
+json full_document() {
+  json document = attention_document();
+  json &item = document["cases"][0];
+  json &params = item["params"];
+  params["kv_len"] = 200;
+  params["kv_lens"] = {100, 60};
+  params["softcap"] = "42480000";
+  params["q_starts"] = {0, 2, 5};
+  params["kv_starts"] = {3, 133, 193};
+  params["resume"] = {64, 128};
+  params["storage"] = {{"k", "bf16"}, {"v", "f16"}};
+  item["inputs"]["v"]["bits"] = "8000";
+  item["inputs"]["k"]["set"] = {{{"from", {0, 0, 0, 0}}, {"to", {1, 3, 200, 4}}, {"bits", "7fc1"}}};
+  item["inputs"]["mask"]["shape"] = {1, 6, 1, 130};
+  item["inputs"]["mask_bool"] = {{"kind", "visible"},
+                                 {"seed", 3},
+                                 {"per_256", 200},
+                                 {"shape", {1, 1, 5, 130}},
+                                 {"set", {{{"from", {0, 0, 0, 0}}, {"to", {1, 1, 5, 1}}, {"bits", "ff"}}}}};
+  item["inputs"]["alibi"] = {{"kind", "constant"}, {"bits", "3e800000"}};
+  item["sha256"]["inputs"]["mask_bool"] = kHash;
+  item["sha256"]["inputs"]["alibi"] = kHash;
+  item["sha256"]["exact"]["states"] = {std::string(64, '5'), std::string(64, '6')};
+  item["sha256"]["fast"]["states"] = {std::string(64, '7'), std::string(64, '8')};
+  return document;
+}
+
 json softmax_document() {
   return {{"definition", "exattn-1"},
           {"kind", "softmax"},
@@ -87,6 +115,12 @@ std::string attention_error(const json &document) {
 // The error of a document in which one thing was changed.
 std::string changed(const std::function<void(json &item)> &change) {
   json document = attention_document();
+  change(document["cases"][0]);
+  return attention_error(document);
+}
+
+std::string full_changed(const std::function<void(json &item)> &change) {
+  json document = full_document();
   change(document["cases"][0]);
   return attention_error(document);
 }
@@ -155,6 +189,123 @@ TEST_CASE("optional parts may be absent") {
   CHECK_FALSE(parsed.params.q_offsets.has_value());
   CHECK_FALSE(parsed.params.kv_lens.has_value());
   CHECK_FALSE(parsed.params.scale_bits.has_value());
+}
+
+TEST_CASE("every optional field of an attention case arrives") {
+  const std::vector<AttentionCase> cases = parse_attention_cases(full_document().dump(), "attention.json");
+  REQUIRE(cases.size() == 1);
+  const AttentionCase &item = cases[0];
+  CHECK(item.params.softcap_bits == 0x42480000u);
+  CHECK(item.params.q_starts == std::vector<std::int64_t>{0, 2, 5});
+  CHECK(item.params.kv_starts == std::vector<std::int64_t>{3, 133, 193});
+  CHECK(item.params.resume == std::vector<std::int64_t>{64, 128});
+  CHECK(item.q.storage == Storage::kFloat32);
+  CHECK(item.k.storage == Storage::kBfloat16);
+  CHECK(item.v.storage == Storage::kFloat16);
+  CHECK(item.v.input.bits == 0x8000u);
+  CHECK(item.k.input.set.at(0).bits == 0x7fc1u);
+  CHECK(item.q.shape == std::vector<std::int64_t>{1, 6, 5, 4});
+  CHECK(item.k.shape == std::vector<std::int64_t>{1, 3, 200, 4});
+  CHECK(item.v.shape == std::vector<std::int64_t>{1, 3, 200, 3});
+  CHECK(out_shape(item.params) == std::vector<std::int64_t>{1, 6, 5, 3});
+  CHECK(lse_shape(item.params) == std::vector<std::int64_t>{1, 6, 5});
+  REQUIRE(item.mask_bool.has_value());
+  CHECK(item.mask_bool->storage == Storage::kByte);
+  CHECK(item.mask_bool->input.kind == InputKind::kVisible);
+  CHECK(item.mask_bool->input.per_256 == 200);
+  CHECK(item.mask_bool->shape == std::vector<std::int64_t>{1, 1, 5, 130});
+  CHECK(item.mask_bool->input.set.at(0).bits == 0xffu);
+  REQUIRE(item.alibi.has_value());
+  CHECK(item.alibi->shape == std::vector<std::int64_t>{6});
+  CHECK(item.exact.states == std::vector<std::string>{std::string(64, '5'), std::string(64, '6')});
+  CHECK(item.fast.states == std::vector<std::string>{std::string(64, '7'), std::string(64, '8')});
+  CHECK(rows_of(item.params, 0) == 2);
+  CHECK(rows_of(item.params, 1) == 3);
+  CHECK(keys_of(item.params, 0) == 130);
+  CHECK(keys_of(item.params, 1) == 60);
+  CHECK(most_keys(item.params) == 130);
+
+  json document = full_document();
+  json &params = document["cases"][0]["params"];
+  params.erase("kv_starts");
+  params["page_size"] = 48;
+  json &inputs = document["cases"][0]["inputs"];
+  inputs["k"].erase("set");
+  inputs["mask"]["shape"] = {1, 6, 1, 200};
+  inputs["mask_bool"]["shape"] = {1, 1, 5, 1};
+  const AttentionCase paged = parse_attention_cases(document.dump(), "attention.json").at(0);
+  CHECK(paged.params.page_size == 48);
+  CHECK(paged.k.shape == std::vector<std::int64_t>{2, 3, 200, 4});
+  CHECK(most_keys(paged.params) == 200);
+}
+
+TEST_CASE("optional fields that do not fit are refused") {
+  const auto params = [](const char *key, const json &value) {
+    return full_changed([&](json &item) { item["params"][key] = value; });
+  };
+  CHECK(full_changed([](json &) {}) == "no error");
+  for (const char *bits : {"00000000", "80000000", "7f800000", "7fc00000", "bf800000"}) {
+    CHECK(contains(params("softcap", bits), "\"softcap\" must be the bits of a finite number above 0"));
+  }
+  CHECK(contains(params("softcap", 50), "\"softcap\" must be a string"));
+  for (const json &starts : {json::array(), json({0, 5}), json({0, 1, 2, 5}), json({0, 4, 3})}) {
+    CHECK(contains(params("q_starts", starts), "\"q_starts\" must hold batch + 1 numbers"));
+  }
+  CHECK(contains(params("q_starts", {0, 2, 4}), "must begin with 0 and end with q_len"));
+  CHECK(contains(params("q_starts", {1, 2, 5}), "must begin with 0 and end with q_len"));
+  CHECK(contains(params("q_starts", {0, 2, 6}), "\"q_starts\" must be an integer from 0 to 5"));
+  CHECK(contains(params("kv_starts", {0, 100}), "\"kv_starts\" must hold batch + 1 numbers"));
+  CHECK(contains(params("kv_starts", {0, 100, 99}), "none less than the one before it"));
+  CHECK(contains(params("kv_starts", {0, 100, 201}), "\"kv_starts\" must be an integer from 0 to 200"));
+  CHECK(contains(params("kv_lens", {100, 61}), "must not be more than the keys of their sequences"));
+  CHECK(contains(params("page_size", 16), "\"page_size\" and \"kv_starts\" exclude each other"));
+  CHECK(contains(params("page_size", 0), "\"page_size\" must be an integer from 1"));
+  for (const json &edges : {json::array(), json({64, 64}), json({128, 64}), json({64, 100}), json({192})}) {
+    CHECK(contains(params("resume", edges), "\"resume\" must hold multiples of 64"));
+  }
+  CHECK(contains(params("resume", {0, 64}), "\"resume\" must be an integer from 64"));
+  CHECK(contains(params("resume", 64), "\"resume\" must be a list of integers"));
+  CHECK(contains(params("storage", json::object()), "must name at least one of"));
+  CHECK(contains(params("storage", {{"k", "f32"}}), "\"k\" must be \"bf16\" or \"f16\""));
+  CHECK(contains(params("storage", {{"mask", "bf16"}}), "unknown key \"mask\""));
+  CHECK(contains(params("storage", "bf16"), "storage: must be an object"));
+  CHECK(contains(params("kv_offset", 64), "unknown key \"kv_offset\""));
+
+  const auto input = [](const char *name, const json &value) {
+    return full_changed([&](json &item) { item["inputs"][name] = value; });
+  };
+  const json visible = {{"kind", "visible"}, {"seed", 3}, {"per_256", 200}};
+  const auto bytes = [&](const char *key, const json &value) {
+    json changed_input = visible;
+    changed_input["shape"] = {1, 1, 5, 130};
+    changed_input[key] = value;
+    return input("mask_bool", changed_input);
+  };
+  CHECK(contains(input("mask_bool", visible), "\"mask_bool\" must have a \"shape\""));
+  CHECK(contains(bytes("shape", {2, 1, 5, 130}), "\"shape\" must hold"));
+  CHECK(contains(bytes("shape", {1, 1, 5, 200}), "\"shape\" must hold"));
+  CHECK(contains(bytes("per_256", 257), "\"per_256\" must be an integer from 0 to 256"));
+  CHECK(contains(bytes("bits", "01"), "unknown key \"bits\""));
+  CHECK(contains(bytes("kind", "normal"), "unknown key \"per_256\""));
+  CHECK(contains(input("mask_bool", {{"kind", "normal"}, {"seed", 3}, {"shape", {1, 1, 5, 130}}}), "bytes are never"));
+  CHECK(contains(input("mask_bool", {{"kind", "constant"}, {"bits", "00000001"}, {"shape", {1, 1, 5, 130}}}),
+                 "\"bits\" must be 2 lower-case hex digits"));
+  CHECK(contains(input("alibi", visible), "the kind \"visible\" is for bytes"));
+  CHECK(contains(input("alibi", {{"kind", "normal"}, {"seed", 3}, {"shape", {6}}}), "none of its own"));
+  CHECK(contains(input("v", {{"kind", "constant"}, {"bits", "80000000"}}), "\"bits\" must be 4 lower-case hex digits"));
+  CHECK(contains(input("q", {{"kind", "constant"}, {"bits", "8000"}}), "\"bits\" must be 8 lower-case hex digits"));
+  CHECK(contains(input("v", {{"kind", "normal"}, {"seed", 1}, {"scale_exponent", 25}}), "binary16 is outside 1 to 24"));
+
+  for (const char *key : {"mask_bool", "alibi"}) {
+    CHECK(contains(full_changed([&](json &item) { item["sha256"]["inputs"].erase(key); }), "is missing"));
+    CHECK(contains(full_changed([&](json &item) { item["inputs"].erase(key); }), "unknown key"));
+  }
+  CHECK(contains(full_changed([](json &item) { item["sha256"]["fast"].erase("states"); }), "\"states\" is missing"));
+  for (const json &states : {json::array(), json({kHash}), json({kHash, "a"}), json({kHash, 1}), json(kHash)}) {
+    CHECK(contains(full_changed([&](json &item) { item["sha256"]["exact"]["states"] = states; }),
+                   "\"states\" must be a list of 2 hashes"));
+  }
+  CHECK(contains(full_changed([](json &item) { item["params"].erase("resume"); }), "unknown key \"states\""));
 }
 
 TEST_CASE("a softmax case") {

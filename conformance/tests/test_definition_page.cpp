@@ -49,7 +49,7 @@ TEST_CASE("the page's constants are those of the code, and none is missing on ei
       all_matches(source_file("docs/definition.md"), R"(\| (k[A-Z]\w*) \| ([0-9A-F]{8}) \|)");
   const std::map<std::string, std::uint32_t> code =
       all_matches(source_file("exact/constants.hpp"), R"(float (k[A-Z]\w*) =[^;]*0x([0-9A-F]{8})u)");
-  CHECK(code.size() == 18);
+  CHECK(code.size() == 26);
   // The one that is a whole number, which the generator has no part in.
   REQUIRE(page.count("kRound") == 1);
   CHECK(std::bit_cast<float>(page["kRound"]) == 3.0F * 4194304.0F + 127.0F);
@@ -73,8 +73,22 @@ TEST_CASE("the page's constants are what it says") {
   CHECK(std::abs(static_cast<double>(kLn2High) - ln2) <= 0x1p-17);
   CHECK(kLn2Low == static_cast<float>(ln2 - static_cast<double>(kLn2High)));
   CHECK(kSqrtHalf == static_cast<float>(std::sqrt(0.5)));
+  CHECK(kTanhSmall == 13.0F / 16.0F);
+  CHECK(kTanhOne == 10.0F);
   CHECK(std::exp(static_cast<double>(kExpCut)) >= 0x1p-126);
   CHECK(std::exp(static_cast<double>(std::nextafter(kExpCut, -std::numeric_limits<float>::infinity()))) < 0x1p-126);
+}
+
+TEST_CASE("the polynomial of the hyperbolic tangent is near it, to 1 part in 2^27") {
+  using namespace exattn::constants;
+  for (int n = 1; n <= 1000; ++n) {
+    const double a = static_cast<double>(kTanhSmall) * n / 1000;
+    double g = 0;
+    for (const float coefficient : {kTanh13, kTanh11, kTanh9, kTanh7, kTanh5, kTanh3}) {
+      g = g * a * a + static_cast<double>(coefficient);
+    }
+    CHECK(std::abs((a + a * a * a * g) / std::tanh(a) - 1) < 0x1p-27);
+  }
 }
 
 TEST_CASE("the page's blocks are those of the kernels") {

@@ -86,6 +86,28 @@ inline const std::string kOneKeyGolden = R"({"definition": "exattn-1", "kind": "
             "fast": {"out": "cd4ceb387134564af8a52dca527c03c11fe991566a70f5929df324869e703095",
                      "lse": "cb5435a00323c2d1eda61e1ea1c83a7e8ac417dc87b54ec84b97cd941eb9ac57"}}}]})";
 
+// Equal weights over 128 keys of value 1, all shown by a byte of 2; keys and values of 16 bits in pages of 48, and a
+// stop at key 64. So out is (1, 1), lse is ln 128 (by the definition's steps, 409b43d5), and the state holds m 0, l 64,
+// flag 1 and acc (64, 64). The hashes are of those numbers, computed outside of this project.
+inline const std::string kStopGolden = R"({"definition": "exattn-1", "kind": "attention", "cases": [
+{"id": "stop", "guards": "a stop and pages: the bits of one call", "tier": "quick",
+ "params": {"batch": 1, "heads": 1, "kv_heads": 1, "q_len": 1, "kv_len": 128, "head_dim": 1, "value_dim": 2,
+            "storage": {"k": "bf16", "v": "f16"}, "scale": "3f800000", "causal": false, "window": 0, "q_offset": 0,
+            "page_size": 48, "resume": [64], "fully_masked": "nan"},
+ "inputs": {"q": {"kind": "constant", "bits": "00000000"}, "k": {"kind": "constant", "bits": "3f80"},
+            "v": {"kind": "constant", "bits": "3c00"},
+            "mask_bool": {"shape": [1, 1, 1, 128], "kind": "constant", "bits": "02"}},
+ "sha256": {"inputs": {"q": "df3f619804a92fdb4057192dc43dd748ea778adc52bc498ce80524c014b81119",
+                       "k": "1ede9ebfa1ad011b89a3e3df648a958674d64afa0726d98858a68b8a4da14ee0",
+                       "v": "b52f1a391580ca061d258dac1af97a7a9c494c68059238948fc2f98f3d4e5028",
+                       "mask_bool": "9e50f90fd035924a202c1f5c5246acc40ab0c3211366e89f0c5d9cf42a6a8d78"},
+            "exact": {"out": "80b8fd6d60fa85fd14a38b5295cb92abd80dfec5ca406c9f969609a79d36809d",
+                      "lse": "7dfe27cdbd04d2fa889eb2dc3ffb4b1e4fdd350457132bd1f730ae75e99dc384",
+                      "states": ["119a093685aeb45d59a4811b0a2532d379b273005c44d511e15f3746556be9ce"]},
+            "fast": {"out": "80b8fd6d60fa85fd14a38b5295cb92abd80dfec5ca406c9f969609a79d36809d",
+                     "lse": "7dfe27cdbd04d2fa889eb2dc3ffb4b1e4fdd350457132bd1f730ae75e99dc384",
+                     "states": ["fc7f6327dd934474f50fa4aef4970ed7019f6e369e215d142f5408a32009daae"]}}}]})";
+
 // Two equal scores: 1/2 each.
 inline const std::string kTwoEqualGolden = R"({"definition": "exattn-1", "kind": "softmax", "cases": [
 {"id": "two-equal", "guards": "equal scores share evenly", "tier": "full", "params": {"rows": 2, "columns": 2},

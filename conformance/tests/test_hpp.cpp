@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -222,6 +223,131 @@ TEST_CASE("c++: what an executor throws comes back as it was thrown") {
   // The argument check comes before the executor is asked.
   problem.args.causal = 9;
   CHECK(thrown_by([&] { exattn::attention(problem.args, broken); }).status == EXATTN_ERROR_ENUM);
+}
+
+TEST_CASE("c++: numbers of 16 bits, and masks") {
+  // Scores 0, so the means of the shown values 1, 2, 4: all are exact in 16 bits, 1 is 0x3F80 and 0x3C00.
+  const std::vector<exattn::bfloat16> q(2, exattn::bfloat16{0});
+  const std::vector<exattn::float16> k(3, exattn::float16{0x3C00});
+  const std::vector<exattn::bfloat16> v = {{0x3F80}, {0x4000}, {0x4080}};
+  const std::vector<exattn::float16> half = {{0x3C00}, {0x4000}, {0x4400}};
+  const std::vector<std::uint8_t> shown = {1, 0, 1};
+  float out[2] = {};
+  exattn_attention_args args = exattn::attention_arguments({q.data(), {1, 1, 2, 1}}, {k.data(), {1, 1, 3, 1}},
+                                                           {v.data(), {1, 1, 3, 1}}, {out, {1, 1, 2, 1}});
+  CHECK(args.q.dtype == EXATTN_BF16);
+  CHECK(args.k.dtype == EXATTN_F16);
+  args.mask_bool = exattn::to_c_mask({shown.data(), {1, 1, 1, 3}}); // one row for both
+  CHECK(args.mask_bool.dtype == EXATTN_U8);
+  CHECK(args.mask_bool.stride[2] == 0);
+  CHECK(args.mask_bool.stride[3] == 1);
+  exattn::attention(args);
+  CHECK(out[0] == 2.5F);
+  CHECK(out[1] == 2.5F);
+  args.v = exattn::to_c(exattn::tensor(half.data(), {1, 1, 3, 1}, {0, 0, 1, 0}));
+  args.mask_bool = {};
+  const std::vector<float> added = {0.0F, -200.0F, -200.0F, -200.0F, 0.0F, -200.0F};
+  args.mask = exattn::to_c_mask({added.data(), {1, 1, 2, 3}});
+  exattn::attention(args);
+  CHECK(out[0] == 1.0F);
+  CHECK(out[1] == 2.0F);
+}
+
+TEST_CASE("c++: ragged sequences and pages") {
+  // Sequences of 1 and 2 rows, on keys 0 to 1 and 2 to 5: V_j = j gives 0.5 and 3.5.
+  const std::vector<float> zero(6, 0.0F);
+  const std::vector<float> v = {0.0F, 1.0F, 2.0F, 3.0F, 4.0F, 5.0F};
+  float out[3] = {};
+  const exattn::tensor q(zero.data(), {1, 1, 3, 1});
+  const exattn::output result(out, {1, 1, 3, 1});
+  exattn::layout lies;
+  lies.q_starts = {0, 1, 3};
+  lies.kv_starts = {0, 2, 6};
+  const exattn::tensor ragged_k(zero.data(), {1, 1, 6, 1});
+  const exattn::tensor ragged_v(v.data(), {1, 1, 6, 1});
+  exattn_attention_args args = exattn::attention_arguments(q, ragged_k, ragged_v, result, lies);
+  CHECK(args.batch == 2);
+  exattn::attention(args);
+  CHECK(std::vector<float>(out, out + 3) == std::vector<float>{0.5F, 3.5F, 3.5F});
+
+  // The same keys in pages of 2, the first sequence's last.
+  exattn::layout paged;
+  paged.q_starts = {0, 1, 3};
+  paged.page_table = {2, -1, 0, 1};
+  paged.kv_len = 4;
+  const std::vector<float> pages = {2.0F, 3.0F, 4.0F, 5.0F, 0.0F, 1.0F};
+  const exattn::tensor paged_k(zero.data(), {3, 1, 2, 1});
+  const exattn::tensor paged_v(pages.data(), {3, 1, 2, 1});
+  args = exattn::attention_arguments(q, paged_k, paged_v, result, paged);
+  CHECK(args.page_table_stride == 2);
+  CHECK(args.page_size == 2);
+  CHECK(args.pages == 3);
+  const std::vector<std::int64_t> kv_lens = {2, 4};
+  args.kv_lens = kv_lens.data();
+  std::fill(out, out + 3, -1.0F);
+  exattn::attention(args);
+  CHECK(std::vector<float>(out, out + 3) == std::vector<float>{0.5F, 3.5F, 3.5F});
+
+  const auto words_of = [&](const exattn::tensor &some_q, const exattn::tensor &some_k, const exattn::layout &some) {
+    return thrown_by([&] { exattn::attention_arguments(some_q, some_k, some_k, result, some); });
+  };
+  const exattn::tensor two(zero.data(), {2, 1, 3, 1});
+  CHECK(contains(words_of(two, ragged_k, lies).text, "the batch of ragged q is 2, must be 1"));
+  CHECK(contains(words_of(q, two, lies).text, "the batch of ragged k is 2, must be 1"));
+  lies.kv_starts.push_back(6);
+  CHECK(contains(words_of(q, ragged_k, lies).text, "the size of kv_starts is 4, must be 3"));
+  lies.kv_starts.clear();
+  CHECK(contains(words_of(q, ragged_k, lies).text, "the batch of k is 1, must be 2"));
+  paged.page_table.push_back(0);
+  CHECK(contains(words_of(q, paged_k, paged).text, "the number of entries of the page table is 5, must be 4"));
+  CHECK(words_of(q, paged_k, paged).status == EXATTN_ERROR_SIZE);
+  paged.page_table.pop_back();
+  paged.kv_starts = {0, 2, 6};
+  args = exattn::attention_arguments(q, paged_k, paged_v, result, paged);
+  CHECK(thrown_by([&] { exattn::attention(args); }).status == EXATTN_ERROR_OPTION);
+}
+
+TEST_CASE("c++: states and merging") {
+  // Keys 0 to 63 and 64 to 127, V_j = j: means 31.5, 95.5 and, of all, 63.5.
+  const std::vector<float> zero(128, 0.0F);
+  std::vector<float> v(128);
+  for (std::size_t n = 0; n < v.size(); ++n) {
+    v[n] = static_cast<float>(n);
+  }
+  const exattn::tensor q(zero.data(), {1, 1, 1, 1});
+  const exattn::tensor k(zero.data(), {1, 1, 64, 1});
+  exattn_attention_args args = exattn::attention_arguments(q, k, {v.data(), {1, 1, 64, 1}}, exattn::output());
+  CHECK(args.out.data == nullptr);
+  CHECK(thrown_by([&] { exattn::attention(args); }).status == EXATTN_ERROR_STRIDES); // neither out nor state
+  exattn::state state;
+  exattn::stop_in(args, state);
+  CHECK(state.size() == exattn::state_size(args));
+  CHECK(state.size() == 64 + 8 + 16);
+  exattn::attention(args);
+
+  float outs[2] = {};
+  float lses[2] = {};
+  args = exattn::attention_arguments(q, k, {v.data() + 64, {1, 1, 64, 1}}, {outs, {1, 1, 1, 1}});
+  args.lse = exattn::to_c_lse(lses, 1, 1);
+  exattn::start_from(args, state, 64);
+  exattn::stop_in(args, state); // in place
+  exattn::attention(args);
+  CHECK(outs[0] == 63.5F);
+  CHECK(thrown_by([&] { exattn::attention(args); }).status == EXATTN_ERROR_STATE); // it is at 128 now
+  args.q_len = 2;
+  CHECK(thrown_by([&] { exattn::stop_in(args, state); }).status == EXATTN_ERROR_STATE);
+  args.value_dim = 0;
+  CHECK(thrown_by([&] { exattn::state_size(args); }).status == EXATTN_ERROR_SIZE);
+
+  // 3 of weight e^0 and 4 of weight e^0.
+  outs[0] = 3.0F;
+  outs[1] = 4.0F;
+  lses[0] = lses[1] = 0.0F;
+  float lse = 0.0F;
+  exattn::merge_tolerant(1, 1, {outs, lses}, {outs + 1, lses + 1}, outs, &lse);
+  CHECK(outs[0] == 3.5F);
+  CHECK(lse == doctest::Approx(0.6931471805599453).epsilon(1e-7));
+  CHECK(thrown_by([&] { exattn::merge_tolerant(-1, 1, {}, {}, outs, &lse); }).status == EXATTN_ERROR_SIZE);
 }
 
 TEST_CASE("c++: softmax") {

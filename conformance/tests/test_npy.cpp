@@ -67,7 +67,7 @@ TEST_CASE("versions 1, 2 and 3, aligned and not") {
       CHECK(array.shape == std::vector<std::int64_t>{2, 3});
       CHECK(array.strides == std::vector<std::int64_t>{3, 1});
       REQUIRE(array.size() == 6);
-      CHECK(std::vector<float>(array.data, array.data + 6) == kSix);
+      CHECK(std::vector<float>(array.floats(), array.floats() + 6) == kSix);
     }
   }
 }
@@ -82,7 +82,7 @@ TEST_CASE("Fortran order is a matter of strides") {
   CHECK(array.strides == std::vector<std::int64_t>{1, 2});
   for (std::int64_t row = 0; row < 2; ++row) {
     for (std::int64_t column = 0; column < 3; ++column) {
-      CHECK(array.data[row * array.strides[0] + column * array.strides[1]] ==
+      CHECK(array.floats()[row * array.strides[0] + column * array.strides[1]] ==
             kSix[static_cast<std::size_t>(row * 3 + column)]);
     }
   }
@@ -116,7 +116,7 @@ TEST_CASE("tensors without elements, and scalars") {
   write_file(path, npy_file(1, padded(1, npy_dict("<f4", "False", "()"), 64), little_endian({7})));
   const NpyArray scalar = read_npy(path);
   CHECK(scalar.size() == 1);
-  CHECK(scalar.data[0] == 7);
+  CHECK(scalar.floats()[0] == 7);
 }
 
 TEST_CASE("the header may be written in any order, spacing and quotes") {
@@ -142,6 +142,100 @@ TEST_CASE("other dtypes are refused by name") {
   CHECK(contains(error("|O"), "its dtype is '|O'"));
   CHECK(contains(error(""), "its dtype is ''"));
   CHECK(contains(header_error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }"), "structured"));
+}
+
+TEST_CASE("the other types, aligned and not, each only where it is asked for") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x.npy";
+  // 1, 2 and 3 in three elements, spelled out.
+  const struct {
+    const char *descr;
+    NpyType type;
+    std::string data;
+  } kinds[] = {{"<f2", NpyType::kFloat16, "\x00\x3c\x00\x40\x00\x42"s},
+               {"<u2", NpyType::kBits16, "\x80\x3f\x00\x40\x40\x40"s},
+               {"<V2", NpyType::kBits16, "\x80\x3f\x00\x40\x40\x40"s},
+               {"|V2", NpyType::kBits16, "\x80\x3f\x00\x40\x40\x40"s},
+               {"|b1", NpyType::kBool, "\x00\x01\x01"s},
+               {"|u1", NpyType::kUint8, "\x01\x02\xff"s},
+               {"<i4", NpyType::kInt32, "\x01\x00\x00\x00\x02\x00\x00\x00\xfd\xff\xff\xff"s},
+               {"<i8", NpyType::kInt64,
+                "\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\xfd\xff\xff\xff\xff\xff\xff\xff"s}};
+  for (const auto &kind : kinds) {
+    CAPTURE(kind.descr);
+    for (std::size_t rest = 0; rest < 8; ++rest) {
+      write_file(path, npy_file(1, padded(1, npy_dict(kind.descr, "False", "(3,)"), 64, rest), kind.data));
+      const NpyArray array = read_npy(path, {NpyType::kFloat32, kind.type});
+      CHECK(array.type == kind.type);
+      REQUIRE(array.size() == 3);
+      CHECK(std::memcmp(array.data, kind.data.data(), kind.data.size()) ==
+            0); // this test runs on little-endian machines
+      CHECK(reinterpret_cast<std::uintptr_t>(array.data) % (kind.data.size() / 3) == 0);
+      if (kind.type == NpyType::kInt32 || kind.type == NpyType::kInt64) {
+        CHECK(array.integers() == std::vector<std::int64_t>{1, 2, -3});
+      }
+    }
+    CHECK(contains(error_of([&] { read_npy(path); }), "only '<f4' (little-endian float32) is read"));
+    write_file(path, npy_file(1, padded(1, npy_dict(kind.descr, "False", "(3,)"), 64), kind.data.substr(1)));
+    CHECK(contains(error_of([&] { read_npy(path, {kind.type}); }),
+                   "is cut off: shape 3 takes " + std::to_string(kind.data.size()) + " bytes, there are " +
+                       std::to_string(kind.data.size() - 1)));
+  }
+}
+
+TEST_CASE("what is allowed is named, with a remark where there is one") {
+  const auto error = [](const std::string &descr, const NpyTypes &types) {
+    return error_of([&] { parse_npy_header(npy_file(1, npy_dict(descr, "False", "(2,)"), ""), "x.npy", types); });
+  };
+  CHECK(error("<f8", {NpyType::kInt32, NpyType::kInt64}) ==
+        "x.npy: its dtype is '<f8' (float64); '<i4' (little-endian int32), '<i8' (little-endian int64) are read");
+  CHECK(error(">i8", {NpyType::kInt64}) ==
+        "x.npy: its dtype is '>i8' (big-endian int64); only '<i8' (little-endian int64) is read");
+  CHECK(error("|u1", {{NpyType::kFloat32}, "such is life"}) ==
+        "x.npy: its dtype is '|u1' (uint8); only '<f4' (little-endian float32) is read; such is life");
+  CHECK(contains(error(">f2", {NpyType::kFloat16}), "'>f2' (big-endian float16)"));
+  CHECK(contains(error(">V2", {NpyType::kBits16}), "its dtype is '>V2'"));
+  CHECK(contains(error("<V4", {NpyType::kBits16}), "its dtype is '<V4'"));
+  CHECK(contains(error("|i1", {NpyType::kBool, NpyType::kUint8}), "'|b1' (bool), '|u1' (uint8) are read"));
+}
+
+TEST_CASE("a size in bytes counts the element's") {
+  const auto error = [](const std::string &descr, NpyType type, const std::string &count) {
+    return error_of(
+        [&] { parse_npy_header(npy_file(1, npy_dict(descr, "False", "(" + count + ",)"), ""), "x.npy", {type}); });
+  };
+  const std::string most = "9223372036854775807"; // 2^63 - 1
+  CHECK(error("|u1", NpyType::kUint8, most) == "no error");
+  CHECK(contains(error("<f2", NpyType::kFloat16, "4611686018427387904"), "does not fit in 63 bits")); // 2^62
+  CHECK(error("<f2", NpyType::kFloat16, "4611686018427387903") == "no error");
+  CHECK(contains(error("<i8", NpyType::kInt64, "1152921504606846976"), "does not fit in 63 bits")); // 2^60
+  CHECK(error("<i8", NpyType::kInt64, "1152921504606846975") == "no error");
+}
+
+TEST_CASE("a bool is 0 or 1") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x.npy";
+  for (int value = 0; value < 256; ++value) {
+    const std::string data = "\x00\x01"s + static_cast<char>(value) + "\x01"s;
+    write_file(path, npy_file(1, padded(1, npy_dict("|b1", "False", "(2, 2)"), 64), data));
+    const std::string error = error_of([&] { read_npy(path, {NpyType::kBool}); });
+    if (value < 2) {
+      CHECK(error == "no error");
+    } else {
+      CHECK(error == path + ": element 2 is " + std::to_string(value) + "; a bool must be 0 or 1");
+    }
+  }
+}
+
+TEST_CASE("integers in C order, whatever the file's") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x.npy";
+  // [[1, 2, 3], [4, 5, 6]] stored column by column.
+  const std::string data = "\1\0\0\0\4\0\0\0\2\0\0\0\5\0\0\0\3\0\0\0\6\0\0\0"s;
+  write_file(path, npy_file(1, padded(1, npy_dict("<i4", "True", "(2, 3)"), 64), data));
+  CHECK(read_npy(path, {NpyType::kInt32}).integers() == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6});
+  write_file(path, npy_file(1, padded(1, npy_dict("<i4", "False", "(0, 3)"), 64), ""));
+  CHECK(read_npy(path, {NpyType::kInt32}).integers().empty());
 }
 
 TEST_CASE("headers that are not what they should be") {
@@ -234,6 +328,55 @@ TEST_CASE("a file that is not committed leaves what was there") {
   }
   CHECK(read_file(path) == "new");
   CHECK(file_count(folder) == 1);
+}
+
+TEST_CASE("a file that is finished, but not committed, leaves what was there") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "y.npy";
+  write_file(path, "old");
+  {
+    OutputFile file(path);
+    file.write("new");
+    file.finish();
+  }
+  CHECK(read_file(path) == "old");
+  CHECK(file_count(folder) == 1);
+  {
+    OutputFile file(path);
+    file.write("new");
+    file.finish();
+    file.commit();
+  }
+  CHECK(read_file(path) == "new");
+  CHECK(file_count(folder) == 1);
+}
+
+TEST_CASE("an output needs a file of its own") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "y.npy";
+  {
+    OutputFile file(path);
+    CHECK(error_of([&] { OutputFile{path}; }) == path + ": is named for two outputs; each needs a file of its own");
+    CHECK(contains(error_of([&] { OutputFile(folder / "./y.npy"); }), "is named for two outputs"));
+    std::filesystem::create_symlink(path, folder / "link");
+    file.write("x");
+    file.commit();
+  }
+  OutputFile file(path);
+  CHECK(contains(error_of([&] { OutputFile(folder / "link"); }), "is named for two outputs"));
+  // An input under another name.
+  const NamedFile input{"--q", path};
+  const auto refused = [&](const std::string &output) {
+    return error_of([&] { OutputFile(NamedFile{"--out", output}, std::span(&input, 1)); });
+  };
+  CHECK(refused(folder / "link") ==
+        "--out: " + std::string(folder / "link") + " is an input, of --q; an output needs a file of its own");
+  CHECK(refused(folder / "z.npy") == "no error");
+  // A device is not replaced, so it may take everything.
+  OutputFile first("/dev/null");
+  OutputFile second("/dev/null");
+  first.commit();
+  second.commit();
 }
 
 TEST_CASE("a program that is interrupted leaves what was there") {

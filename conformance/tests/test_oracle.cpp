@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cfenv>
@@ -25,6 +26,7 @@ using exattn::oracle::Flavour;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kUnwritten = -777.0F; // in outputs before a call
 constexpr std::uint32_t kNanBits = 0x7FC00000;
 constexpr Flavour kFlavours[] = {Flavour::exact, Flavour::fast};
 
@@ -70,21 +72,42 @@ struct Problem {
     call.mask_stride[3] = 1;
   }
 
+  // A boolean mask of [q_len, kv_len], the same for all heads and sequences.
+  void set_mask_bool(std::vector<std::uint8_t> values) {
+    mask_bool = std::move(values);
+    call.mask_bool_stride[2] = call.kv_len;
+    call.mask_bool_stride[3] = 1;
+  }
+
   Answer solve(Flavour flavour, int threads = 1) {
-    call.q = q.data();
-    call.k = k.data();
-    call.v = v.data();
-    call.mask = mask.empty() ? nullptr : mask.data();
-    call.sinks = sinks.empty() ? nullptr : sinks.data();
+    point();
     Answer answer;
-    answer.lse.resize(static_cast<std::size_t>(call.batch * call.heads * call.q_len));
-    answer.out.resize(answer.lse.size() * static_cast<std::size_t>(call.value_dim));
+    const std::int64_t batch = call.q_starts.empty() ? call.batch : 1;
+    answer.lse.assign(static_cast<std::size_t>(batch * call.heads * call.q_len), kUnwritten);
+    answer.out.assign(answer.lse.size() * static_cast<std::size_t>(call.value_dim), kUnwritten);
     exattn::oracle::attention(call, flavour, answer.out.data(), answer.lse.data(), threads);
     return answer;
   }
 
+  std::vector<std::uint8_t> state(Flavour flavour, int threads = 1) {
+    point();
+    return exattn::oracle::attention_state(call, flavour, threads);
+  }
+
   AttentionCase call{};
-  std::vector<float> q, k, v, mask, sinks;
+  std::vector<float> q, k, v, mask, sinks, slopes;
+  std::vector<std::uint8_t> mask_bool;
+
+private:
+  void point() {
+    call.q = q.data();
+    call.k = k.data();
+    call.v = v.data();
+    call.mask = mask.empty() ? nullptr : mask.data();
+    call.mask_bool = mask_bool.empty() ? nullptr : mask_bool.data();
+    call.sinks = sinks.empty() ? nullptr : sinks.data();
+    call.alibi_slopes = slopes.empty() ? nullptr : slopes.data();
+  }
 };
 
 // One query of 1 against keys that are the scores, each with one value.
@@ -99,6 +122,43 @@ Problem scores(const std::vector<float> &score, const std::vector<float> &value)
 // Within a few units in the last place: what rounding the weights, their sum and the division can add up to.
 bool near(float x, double expected) {
   return std::abs(static_cast<double>(x) - expected) <= 4e-7 * std::max(1.0, std::abs(expected));
+}
+
+// The flavour's multiply-add, by the language's operations.
+float muladd(Flavour flavour, float a, float b, float c) {
+  if (flavour == Flavour::fast) {
+    return std::fma(a, b, c);
+  }
+  const float product = a * b;
+  return product + c;
+}
+
+// Softmax of the scores, in binary64.
+struct Formula {
+  Formula(const std::vector<double> &score, const std::vector<double> &value) {
+    const double largest = *std::max_element(score.begin(), score.end());
+    double sum = 0;
+    for (std::size_t j = 0; j < score.size(); ++j) {
+      const double weight = std::exp(score[j] - largest);
+      sum += weight;
+      out += weight * value[j];
+    }
+    out /= sum;
+    lse = largest + std::log(sum);
+  }
+  double out = 0;
+  double lse = 0;
+};
+
+// The words of a state, least significant byte first, after the 8 bytes of its name.
+std::vector<std::uint8_t> state_bytes(const std::vector<std::uint32_t> &words) {
+  std::vector<std::uint8_t> bytes = {'e', 'x', 'a', 't', 't', 'n', '-', '1'};
+  for (const std::uint32_t word : words) {
+    for (const unsigned shift : {0u, 8u, 16u, 24u}) {
+      bytes.push_back(static_cast<std::uint8_t>(word >> shift & 0xFFu));
+    }
+  }
+  return bytes;
 }
 
 bool all_nan(const std::vector<float> &values) {
@@ -488,6 +548,465 @@ TEST_CASE("sinks") {
   }
 }
 
+TEST_CASE("boolean masks") {
+  for (const Flavour flavour : kFlavours) {
+    // 0 hides, any other byte does not.
+    Problem problem(1, 1, 1, 3);
+    problem.v = {1, 2, 3};
+    problem.set_mask_bool({1, 0, 255});
+    CHECK(near(problem.solve(flavour).out[0], 2));
+    CHECK(near(problem.solve(flavour).lse[0], std::log(2.0)));
+    // A hidden key leaves no trace, whatever its key, value and mask entry hold.
+    const Answer expected = problem.solve(flavour);
+    problem.q = {1};
+    problem.k[1] = kInfinity;
+    problem.v[1] = kNan;
+    problem.set_mask({0, kNan, 0});
+    CHECK(bits(problem.solve(flavour).out) == bits(expected.out));
+    CHECK(bits(problem.solve(flavour).lse) == bits(expected.lse));
+    // It does not bring a key back that another rule hides.
+    problem.set_mask_bool({1, 1, 1});
+    problem.call.causal = true;
+    CHECK(problem.solve(flavour).out[0] == 1.0F);
+    problem.call.kv_lens = {0};
+    CHECK(bits(problem.solve(flavour).out[0]) == bits(0.0F));
+
+    // Rows that see nothing first, in the middle and last; the mask differs by row.
+    Problem rows(1, 1, 5, 2);
+    rows.v = {2, 4};
+    rows.set_mask_bool({0, 0, 1, 1, 0, 0, 0, 1, 0, 0});
+    Answer answer = rows.solve(flavour);
+    CHECK(bits(answer.out) == bits({0.0F, 3.0F, 0.0F, 4.0F, 0.0F}));
+    CHECK(bits(answer.lse[0]) == bits(-kInfinity));
+    CHECK(near(answer.lse[1], std::log(2.0)));
+    rows.sinks = {-1.5F};
+    answer = rows.solve(flavour);
+    const double sink = std::exp(-1.5);
+    for (const std::size_t i : {0u, 2u, 4u}) {
+      CHECK(bits(answer.out[i]) == bits(0.0F));
+      CHECK(bits(answer.lse[i]) == bits(-1.5F));
+    }
+    CHECK(near(answer.out[1], 6 / (2 + sink)));
+    CHECK(near(answer.out[3], 4 / (1 + sink)));
+    CHECK(near(answer.lse[3], std::log(1 + sink)));
+
+    // By strides, for each sequence and head: [2, 2, 1, 2], stored with the head slowest.
+    Problem strides(2, 1, 2, 2, 1, 1, 2);
+    strides.v = {1, 2, 3, 4};
+    strides.mask_bool = {1, 0, 0, 1, 0, 1, 1, 0};
+    strides.call.mask_bool_stride[0] = 2;
+    strides.call.mask_bool_stride[1] = 4;
+    strides.call.mask_bool_stride[3] = 1;
+    CHECK(strides.solve(flavour).out == std::vector<float>{1, 1, 2, 2, 4, 4, 3, 3});
+
+    // A hidden block is one that is not there; the others keep their places.
+    Problem blocks(1, 1, 1, 200);
+    blocks.v.assign(200, 5.0F);
+    std::vector<std::uint8_t> visible(200, 0);
+    for (const std::size_t j : {3u, 130u, 199u}) {
+      visible[j] = 1;
+    }
+    blocks.v[3] = 1;
+    blocks.v[130] = 2;
+    blocks.v[199] = 6;
+    blocks.set_mask_bool(visible);
+    CHECK(near(blocks.solve(flavour).out[0], 3));
+    CHECK(near(blocks.solve(flavour).lse[0], std::log(3.0)));
+  }
+}
+
+TEST_CASE("ALiBi slopes") {
+  for (const Flavour flavour : kFlavours) {
+    // Slope ln 2: a weight halves with every position, before the row and after it.
+    const float ln2 = std::log(2.0F);
+    Problem problem(1, 1, 1, 3);
+    problem.v = {1, 2, 3};
+    problem.slopes = {ln2};
+    problem.call.q_offsets = {2};
+    CHECK(near(problem.solve(flavour).out[0], 17.0 / 7)); // weights 1/4, 1/2, 1
+    CHECK(near(problem.solve(flavour).lse[0], std::log(1.75)));
+    problem.call.q_offsets = {1};
+    CHECK(near(problem.solve(flavour).out[0], 2)); // 1/2, 1, 1/2
+    problem.call.q_offsets = {0};
+    CHECK(near(problem.solve(flavour).out[0], 11.0 / 7));
+    // Besides a mask entry: ln 4 for key 2 makes weights 1, 1/2, 1.
+    problem.set_mask({0, 0, std::log(4.0F)});
+    CHECK(near(problem.solve(flavour).out[0], 2));
+    // Of the other sign, weights double.
+    problem.mask.clear();
+    problem.slopes = {-ln2};
+    CHECK(near(problem.solve(flavour).out[0], 17.0 / 7));
+
+    // Each head has its own; 0 gives the bits of none.
+    Problem heads(3, 1, 1, 2, 1, 1);
+    heads.q = {1, 1, 1};
+    heads.k = {0.3F, -0.7F};
+    heads.v = {1, 4};
+    const Answer none = heads.solve(flavour);
+    heads.slopes = {0, ln2, -0.0F};
+    const Answer some = heads.solve(flavour);
+    CHECK(bits(some.out[0]) == bits(none.out[0]));
+    CHECK(bits(some.out[2]) == bits(none.out[2]));
+    CHECK(bits(some.lse[2]) == bits(none.lse[2]));
+    CHECK(near(some.out[1], Formula({0.3, -0.7 - std::log(2.0)}, {1, 4}).out));
+
+    // Infinite: 0 times infinity is NaN at the row's own key; -inf elsewhere.
+    problem.slopes = {kInfinity};
+    problem.call.q_offsets = {0};
+    CHECK(all_nan(problem.solve(flavour).out));
+    problem.call.q_offsets = {7};
+    CHECK(all_nan(problem.solve(flavour).out)); // every score -inf
+    CHECK(bits(problem.solve(flavour).lse[0]) == bits(-kInfinity));
+    problem.slopes = {kNan};
+    CHECK(all_nan(problem.solve(flavour).lse));
+
+    // One key: the score is the log-sum-exp. Its steps are those of muladd.
+    Problem one(1, 1, 1, 1);
+    one.q = {1.1F};
+    one.k = {0.9F};
+    one.v = {1};
+    one.slopes = {0.3F};
+    one.set_mask({0.7F});
+    one.call.scale = 0.55F;
+    one.call.q_offsets = {11};
+    const float bias = muladd(flavour, -0.3F, 11.0F, 0.7F);
+    const float d = muladd(flavour, 1.1F, 0.9F, 0.0F);
+    CHECK(bits(one.solve(flavour).lse[0]) == bits(muladd(flavour, d, 0.55F, bias)));
+  }
+}
+
+TEST_CASE("ALiBi at distances that binary32 does not have") {
+  for (const Flavour flavour : kFlavours) {
+    const auto score = [flavour](std::int64_t position, std::int64_t kv_offset, float slope) {
+      Problem problem(1, 1, 1, 1);
+      problem.v = {1};
+      problem.slopes = {slope};
+      problem.call.q_offsets = {position};
+      problem.call.kv_offset = kv_offset;
+      return problem.solve(flavour).lse[0]; // of one key
+    };
+    // Around 2^24 the integers are 2 apart, and ties go to the multiple of 4.
+    CHECK(score(0xFFFFFF, 0, 1) == -0xFFFFFF.0p0F);
+    CHECK(score(0x1000001, 0, 1) == -0x1000000.0p0F);
+    CHECK(score(0x1000002, 0, 1) == -0x1000002.0p0F);
+    CHECK(score(0x1000003, 0, 1) == -0x1000004.0p0F);
+    CHECK(score(0x1000005, 0, 1) == -0x1000004.0p0F);
+    // The difference counts, not the positions, and is exact before it is rounded.
+    constexpr std::int64_t kFar = std::int64_t{1} << 62;
+    CHECK(score(kFar + 3, kFar, 0.5F) == -1.5F);
+    CHECK(score(kFar, kFar + 64, 0.5F) == -32.0F);
+    CHECK(score(0x1000001 + kFar, kFar, 1) == -0x1000000.0p0F);
+    CHECK(score(std::numeric_limits<std::int64_t>::max(), 0, 1) == -0x1p63F);
+    CHECK(score(0, kFar, 1) == -0x1p62F);
+    // Above a tie by the last bit of 63: up.
+    CHECK(score((std::int64_t{0x1000001} << 30) + 1, 0, 1) == -0x1000002.0p30F);
+    CHECK(score(std::int64_t{0x1000001} << 30, 0, 1) == -0x1000000.0p30F);
+  }
+}
+
+TEST_CASE("softcap") {
+  for (const Flavour flavour : kFlavours) {
+    const auto capped = [](double s, double c) { return c * std::tanh(s / c); };
+    Problem problem = scores({0, 1, -3}, {1, 2, 4});
+    problem.call.softcap = 2;
+    Formula expected({0, capped(1, 2), capped(-3, 2)}, {1, 2, 4});
+    CHECK(near(problem.solve(flavour).out[0], expected.out));
+    CHECK(near(problem.solve(flavour).lse[0], expected.lse));
+    // The scale comes before it, mask and slope after.
+    problem.call.scale = 0.25F;
+    problem.set_mask({1, 2, 0.5F});
+    problem.slopes = {0.125F};
+    problem.call.q_offsets = {4};
+    expected = Formula({1 - 0.5, capped(0.25, 2) + 2 - 0.375, capped(-0.75, 2) + 0.5 - 0.25}, {1, 2, 4});
+    CHECK(near(problem.solve(flavour).out[0], expected.out));
+    CHECK(near(problem.solve(flavour).lse[0], expected.lse));
+
+    // Scores far beyond the cap are the cap, infinite ones as well: weights 1 and 1/2 from a cap of ln(2) / 2.
+    for (const float large : {1e30F, kInfinity}) {
+      Problem far = scores({large, -large}, {0, 3});
+      far.call.softcap = std::log(2.0F) / 2;
+      CHECK(near(far.solve(flavour).out[0], 1));
+      CHECK(near(far.solve(flavour).lse[0], std::log(2.0) / 2 + std::log(1.5)));
+    }
+    // A cap far beyond the scores changes them little, a mask of -inf still takes the weight, NaN stays NaN.
+    Problem wide = scores({0.5F, -1}, {1, 4});
+    wide.call.softcap = 1e30F;
+    CHECK(near(wide.solve(flavour).out[0], Formula({0.5, -1}, {1, 4}).out));
+    wide.set_mask({0, -kInfinity});
+    CHECK(wide.solve(flavour).out[0] == 1.0F);
+    wide.k[0] = kNan;
+    CHECK(all_nan(wide.solve(flavour).out));
+    // A sink is a score of its own, which is not capped.
+    Problem sink = scores({100}, {1});
+    sink.call.softcap = 1;
+    sink.sinks = {1};
+    CHECK(sink.solve(flavour).out[0] == 0.5F);
+
+    // One key: the score, step by step.
+    Problem one(1, 1, 1, 1);
+    one.q = {1.1F};
+    one.k = {2.3F};
+    one.v = {1};
+    one.call.softcap = 1.7F;
+    one.call.scale = 0.55F;
+    one.set_mask({0.7F});
+    const float t = muladd(flavour, 1.1F, 2.3F, 0.0F) * 0.55F;
+    const float bounded = exattn::oracle::tangent(t / 1.7F, flavour);
+    CHECK(bits(one.solve(flavour).lse[0]) == bits(muladd(flavour, 1.7F, bounded, 0.7F)));
+  }
+}
+
+TEST_CASE("ragged batches") {
+  for (const Flavour flavour : kFlavours) {
+    // Sequences of 2, 0 and 1 rows and 3, 2 and 1 keys, two heads; rows 0 and 4 and keys 0 and 7 belong to none.
+    Problem problem(2, 1, 5, 8, 1, 1, 3);
+    problem.call.q_starts = {1, 3, 3, 4};
+    problem.call.kv_starts = {1, 4, 6, 7};
+    problem.q.assign(10, 0.0F);
+    for (const std::size_t at : {0u, 4u, 5u, 9u}) {
+      problem.q[at] = kNan;
+    }
+    problem.k = {kNan, 0, 0, 0, kNan, kNan, 0, kNan};
+    problem.v = {kNan, 1, 2, 3, kNan, kNan, 10, kNan};
+    Answer answer = problem.solve(flavour);
+    for (const std::size_t head : {0u, 5u}) {
+      CHECK(answer.out[head] == kUnwritten);
+      CHECK(answer.lse[head] == kUnwritten);
+      CHECK(near(answer.out[head + 1], 2));
+      CHECK(near(answer.lse[head + 1], std::log(3.0)));
+      CHECK(near(answer.out[head + 2], 2));
+      CHECK(answer.out[head + 3] == 10.0F);
+      CHECK(bits(answer.lse[head + 3]) == bits(0.0F));
+      CHECK(answer.out[head + 4] == kUnwritten);
+      CHECK(answer.lse[head + 4] == kUnwritten);
+    }
+    // Positions and lengths are those of the sequence.
+    problem.call.causal = true;
+    problem.call.q_offsets = {1, 0, 0};
+    answer = problem.solve(flavour);
+    CHECK(near(answer.out[1], 1.5));
+    CHECK(near(answer.out[2], 2));
+    CHECK(answer.out[3] == 10.0F);
+    problem.call.kv_lens = {1, 2, 0};
+    answer = problem.solve(flavour);
+    CHECK(answer.out[1] == 1.0F);
+    CHECK(answer.out[2] == 1.0F);
+    CHECK(bits(answer.out[3]) == bits(0.0F));
+    // A mask has the rows of all sequences, and the columns of the longest.
+    problem.call.kv_lens = {3, 2, 1};
+    problem.call.causal = false;
+    problem.mask = {kNan, kNan, kNan, 0, std::log(3.0F), -kInfinity, -kInfinity, 0, 0, 0, kNan, kNan, kNan, kNan, kNan};
+    problem.call.mask_stride[0] = 1000; // of a size of 1
+    problem.call.mask_stride[2] = 3;
+    problem.call.mask_stride[3] = 1;
+    answer = problem.solve(flavour);
+    CHECK(near(answer.out[1], 1.75)); // weights 1 and 3
+    CHECK(near(answer.out[2], 2.5));
+    CHECK(answer.out[3] == 10.0F);
+    problem.mask.clear();
+    problem.mask_bool = {1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 1, 1};
+    problem.call.mask_bool_stride[0] = 1000;
+    problem.call.mask_bool_stride[2] = 3;
+    problem.call.mask_bool_stride[3] = 1;
+    answer = problem.solve(flavour);
+    CHECK(answer.out[1] == 2.0F);
+    CHECK(near(answer.out[2], 2));
+    CHECK(bits(answer.out[3]) == bits(0.0F));
+
+    // Ragged queries on padded keys, and padded queries on ragged keys.
+    Problem queries(1, 1, 3, 2, 1, 1, 2);
+    queries.call.q_starts = {0, 1, 3};
+    queries.q.assign(3, 0.0F);
+    queries.v = {1, 3, 5, 6};
+    CHECK(queries.solve(flavour).out == std::vector<float>{2, 5.5F, 5.5F});
+    Problem keys(1, 1, 1, 3, 1, 1, 2);
+    keys.call.kv_starts = {0, 1, 3};
+    keys.k.assign(3, 0.0F);
+    keys.v = {1, 3, 5};
+    CHECK(keys.solve(flavour).out == std::vector<float>{1, 4});
+  }
+}
+
+TEST_CASE("keys from a position on") {
+  for (const Flavour flavour : kFlavours) {
+    // Keys at 64, 65, 66 and a row at 65.
+    Problem problem(1, 1, 1, 3);
+    problem.v = {1, 2, 3};
+    problem.call.kv_offset = 64;
+    problem.call.q_offsets = {65};
+    CHECK(near(problem.solve(flavour).out[0], 2));
+    problem.call.causal = true;
+    CHECK(near(problem.solve(flavour).out[0], 1.5));
+    problem.call.window = 1;
+    CHECK(problem.solve(flavour).out[0] == 2.0F);
+    problem.call.q_offsets = {63};
+    CHECK(bits(problem.solve(flavour).lse[0]) == bits(-kInfinity));
+    // A mask's columns, and lengths, count the keys of the call.
+    problem.call.causal = false;
+    problem.call.window = 0;
+    problem.set_mask({-kInfinity, 0, 0});
+    CHECK(near(problem.solve(flavour).out[0], 2.5));
+    problem.mask.clear();
+    problem.set_mask_bool({1, 1, 0});
+    CHECK(near(problem.solve(flavour).out[0], 1.5));
+    problem.call.kv_lens = {1};
+    CHECK(problem.solve(flavour).out[0] == 1.0F);
+    // As far out as there is.
+    problem.call.kv_offset = std::numeric_limits<std::int64_t>::max() / 64 * 64;
+    problem.call.q_offsets = {std::numeric_limits<std::int64_t>::max()};
+    problem.call.causal = true;
+    problem.call.window = std::numeric_limits<std::int64_t>::max();
+    CHECK(problem.solve(flavour).out[0] == 1.0F);
+  }
+}
+
+TEST_CASE("the bytes of a state") {
+  for (const Flavour flavour : kFlavours) {
+    const std::uint32_t number = flavour == Flavour::fast ? 1 : 0;
+    // Row 0 sees one of three keys, row 1 two. Every weight is 1.
+    Problem problem(1, 1, 2, 3, 1, 2);
+    problem.v = {1, 4, 2, 5, 3, 6};
+    problem.call.causal = true;
+    CHECK(problem.state(flavour) == state_bytes({number,
+                                                 0,
+                                                 1,
+                                                 0,
+                                                 1,
+                                                 0,
+                                                 2,
+                                                 0,
+                                                 2,
+                                                 0,
+                                                 64,
+                                                 0,
+                                                 0,
+                                                 0,
+                                                 3,
+                                                 0, // up to the end of the sequence
+                                                 0,
+                                                 bits(1.0F),
+                                                 1,
+                                                 bits(1.0F),
+                                                 bits(4.0F), // m, l, flags, acc
+                                                 0,
+                                                 bits(2.0F),
+                                                 1,
+                                                 bits(1.0F + 2.0F),
+                                                 bits(4.0F + 5.0F)})); // row 1
+    // Two heads with sinks: m is the sink, a NaN is one pattern, -0 is +0. Two sequences, of which one has no key.
+    Problem sinks(2, 1, 1, 65, 1, 1, 2);
+    sinks.v.assign(130, std::bit_cast<float>(0xFFC12345u));
+    sinks.k = sinks.v;
+    sinks.q = {1, 1, 1, 1};
+    sinks.sinks = {-0.0F, kInfinity};
+    sinks.call.kv_lens = {0, 1};
+    sinks.k[65] = 0;
+    sinks.call.kv_offset = 128;
+    CHECK(sinks.state(flavour) ==
+          state_bytes({number,      0,          2, 0,        2, 0, 1, 0, 1, 0, 256, 0, 0, 0, 128, 0, 129, 0, //
+                       0,           bits(1.0F), 2, 0,        // the sink -0 alone
+                       0xFF800000u, kNanBits,   2, 0,        // the sink +inf: m = -inf, l NaN
+                       0,           bits(2.0F), 3, kNanBits, // the sink and a key
+                       0,           kNanBits,   3, kNanBits}));
+    // Nothing at all.
+    Problem none(1, 1, 1, 0);
+    CHECK(none.state(flavour) ==
+          state_bytes({number, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xFF800000u, 0, 0, 0}));
+    // Ragged: rows of no sequence are zeros; the next key is after the longest sequence. 2^32 and more in a position.
+    Problem ragged(1, 1, 4, 70, 1, 1, 2);
+    ragged.call.q_starts = {1, 2, 3};
+    ragged.call.kv_starts = {0, 65, 70};
+    ragged.call.kv_offset = std::int64_t{3} << 32;
+    ragged.q.assign(4, 0.0F);
+    ragged.k.assign(70, 0.0F);
+    ragged.v.assign(70, 2.0F);
+    CHECK(ragged.state(flavour) ==
+          state_bytes({number, 0,          2,   0,           1, 0,           4,  0,
+                       1,      0,          128, 3,           1, 0,           65, 3,
+                       5,      3,                                                              //
+                       0,      0,          0,   0,           0, bits(65.0F), 1,  bits(130.0F), //
+                       0,      bits(5.0F), 1,   bits(10.0F), 0, 0,           0,  0}));
+    // A call that ends at an edge is continued there.
+    Problem edge(1, 1, 1, 64);
+    CHECK(edge.state(flavour)[48] == 64);
+  }
+}
+
+TEST_CASE("going on from a state by hand gives the bits of one call") {
+  for (const Flavour flavour : kFlavours) {
+    std::vector<float> score(66), value(66);
+    for (std::size_t j = 0; j < 66; ++j) {
+      score[j] = 0.01F * static_cast<float>(j * j % 37);
+      value[j] = 0.3F * static_cast<float>(j % 11) - 1.0F;
+    }
+    score[65] = 0.6F; // above all before
+    for (const bool rising : {false, true}) {
+      score[64] = rising ? 0.5F : -3.0F;
+      score[65] = rising ? 0.6F : -2.5F;
+      Problem first = scores({score.begin(), score.begin() + 64}, {value.begin(), value.begin() + 64});
+      const std::vector<std::uint8_t> state = first.state(flavour);
+      const auto number = [&state](std::size_t word) {
+        const std::size_t at = 64 + 8 + 4 * word;
+        return std::bit_cast<float>(
+            static_cast<std::uint32_t>(state[at]) | static_cast<std::uint32_t>(state[at + 1]) << 8 |
+            static_cast<std::uint32_t>(state[at + 2]) << 16 | static_cast<std::uint32_t>(state[at + 3]) << 24);
+      };
+      const float m = number(0);
+      const float after = rising ? 0.6F : m;
+      CHECK(after >= m);
+      CHECK((after > m) == rising);
+      const auto e = [flavour](float x) { return exattn::oracle::exponential(x, flavour); };
+      const float alpha = rising ? e(m - after) : 1.0F;
+      const float p64 = e(score[64] - after);
+      const float p65 = e(score[65] - after);
+      const float l = muladd(flavour, number(1), alpha, p64 + p65); // two of the partial sums
+      float acc = number(3) * alpha;
+      acc = muladd(flavour, p64, value[64], acc);
+      acc = muladd(flavour, p65, value[65], acc);
+      const Answer whole = scores(score, value).solve(flavour);
+      const float reciprocal = 1.0F / l;
+      CHECK(bits(whole.out[0]) == bits(flavour == Flavour::fast ? acc * reciprocal : acc / l));
+      CHECK(bits(whole.lse[0]) == bits(after + exattn::oracle::logarithm(l, flavour)));
+    }
+  }
+}
+
+TEST_CASE("16-bit numbers are widened to the same value, all of them") {
+  // By the formats' fields, in binary64.
+  const auto value = [](std::uint32_t pattern, int exponent_bits, int fraction_bits) {
+    const int largest = (1 << exponent_bits) - 1;
+    const int exponent = static_cast<int>(pattern >> fraction_bits) & largest;
+    const double fraction = static_cast<double>(pattern & ((1u << fraction_bits) - 1));
+    const int bias = largest / 2;
+    double magnitude = 0;
+    if (exponent == largest) {
+      magnitude = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    } else if (exponent == 0) {
+      magnitude = std::ldexp(fraction, 1 - bias - fraction_bits);
+    } else {
+      magnitude = std::ldexp(std::ldexp(1.0, fraction_bits) + fraction, exponent - bias - fraction_bits);
+    }
+    return (pattern & 0x8000u) != 0 ? -magnitude : magnitude;
+  };
+  const auto same = [](float x, double expected) {
+    if (std::isnan(expected)) {
+      return std::isnan(x);
+    }
+    return static_cast<double>(x) == expected && std::signbit(x) == std::signbit(expected);
+  };
+  int wrong = 0;
+  for (std::uint32_t pattern = 0; pattern <= 0xFFFFu; ++pattern) {
+    const auto narrow = static_cast<std::uint16_t>(pattern);
+    wrong += same(exattn::oracle::widen_bfloat16(narrow), value(pattern, 8, 7)) ? 0 : 1;
+    wrong += same(exattn::oracle::widen_float16(narrow), value(pattern, 5, 10)) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+  CHECK(exattn::oracle::widen_bfloat16(0x3FC0) == 1.5F);
+  CHECK(exattn::oracle::widen_float16(0xC100) == -2.5F);
+  CHECK(exattn::oracle::widen_float16(0x7BFF) == 65504.0F);
+  CHECK(exattn::oracle::widen_float16(0x0001) == 0x1p-24F);
+}
+
 TEST_CASE("softmax rows") {
   for (const Flavour flavour : kFlavours) {
     const auto softmax = [flavour](const std::vector<float> &x) {
@@ -534,7 +1053,7 @@ TEST_CASE("default scale") {
   CHECK(exattn::oracle::default_scale((std::int64_t{1} << 24) + 1) == 0x1p-12F);
 }
 
-TEST_CASE("the exponential and the logarithm at special arguments") {
+TEST_CASE("the functions at special arguments") {
   for (const Flavour flavour : kFlavours) {
     const auto e = [flavour](float x) { return exattn::oracle::exponential(x, flavour); };
     CHECK(bits(e(0.0F)) == bits(1.0F));
@@ -551,6 +1070,17 @@ TEST_CASE("the exponential and the logarithm at special arguments") {
     CHECK(bits(l(0.0F)) == bits(-kInfinity));
     CHECK(bits(l(kInfinity)) == bits(kInfinity));
     CHECK(std::isnan(l(kNan)));
+    const auto t = [flavour](float x) { return exattn::oracle::tangent(x, flavour); };
+    for (const float x : {0.0F, -0.0F, 0x1p-149F, -0x1.8p-140F, 0x1p-126F, -0x1p-100F, 0x1p-63F, 0x1p-13F}) {
+      CHECK(bits(t(x)) == bits(x));
+    }
+    for (const float x : {10.0F, std::nextafter(10.0F, kInfinity), 30.0F, 44.5F, 1e10F, kLargest, kInfinity}) {
+      CHECK(bits(t(x)) == bits(1.0F));
+      CHECK(bits(t(-x)) == bits(-1.0F));
+    }
+    for (const std::uint32_t pattern : {0x7FC00000u, 0xFFC00000u, 0x7F800001u, 0xFFFFFFFFu}) {
+      CHECK(std::isnan(t(std::bit_cast<float>(pattern))));
+    }
   }
 }
 
@@ -567,8 +1097,10 @@ TEST_CASE("the caller's floating-point environment and the number of threads cha
   for (const Flavour flavour : kFlavours) {
     const Answer expected = problem.solve(flavour);
     const float x = -1.2345F;
+    const std::vector<std::uint8_t> expected_state = problem.state(flavour);
     const float e = exattn::oracle::exponential(x, flavour);
     const float l = exattn::oracle::logarithm(1.2345F, flavour);
+    const float t = exattn::oracle::tangent(0.7F, flavour);
     const float scale = exattn::oracle::default_scale(3);
     for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
       std::fenv_t saved;
@@ -579,8 +1111,11 @@ TEST_CASE("the caller's floating-point environment and the number of threads cha
 #endif
       const Answer one = problem.solve(flavour);
       const Answer three = problem.solve(flavour, 3);
+      const std::vector<std::uint8_t> state = problem.state(flavour, 3);
       const float e_here = exattn::oracle::exponential(x, flavour);
       const float l_here = exattn::oracle::logarithm(1.2345F, flavour);
+      const float t_here = exattn::oracle::tangent(0.7F, flavour);
+      const float widened = exattn::oracle::widen_float16(0x0001);
       const float scale_here = exattn::oracle::default_scale(3);
       const int rounding_after = std::fegetround();
 #if defined(__x86_64__)
@@ -595,6 +1130,9 @@ TEST_CASE("the caller's floating-point environment and the number of threads cha
       CHECK(bits(three.lse) == bits(expected.lse));
       CHECK(bits(e_here) == bits(e));
       CHECK(bits(l_here) == bits(l));
+      CHECK(bits(t_here) == bits(t));
+      CHECK(widened == 0x1p-24F);
+      CHECK(state == expected_state);
       CHECK(bits(scale_here) == bits(scale));
       CHECK(rounding_after == rounding);
       CHECK(flushing_after);
@@ -628,6 +1166,19 @@ TEST_CASE("the vectors of the definition's page, which a program in another lang
     CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::logarithm(std::bit_cast<float>(v.x), Flavour::exact)) ==
           v.exact);
     CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::logarithm(std::bit_cast<float>(v.x), Flavour::fast)) == v.fast);
+  }
+  for (const Vector &v : {Vector{0x3A800000, 0x3A7FFFFB, 0x3A7FFFFB},
+                          {0x3F1D2A5F, 0x3F0C00BA, 0x3F0C00B9},
+                          {0xBF4ABAD3, 0xBF28D470, 0xBF28D46F},
+                          {0x3F4FFFFF, 0x3F2BC47F, 0x3F2BC47F},
+                          {0x3F500000, 0x3F2BC480, 0x3F2BC480},
+                          {0x3F508A91, 0x3F2C1092, 0x3F2C1093},
+                          {0x3F60E33F, 0x3F34A587, 0x3F34A586},
+                          {0xBF800000, 0xBF42F7D6, 0xBF42F7D6},
+                          {0x40800000, 0x3F7FD40C, 0x3F7FD40C},
+                          {0x41102CB3, 0x3F7FFFFF, 0x3F7FFFFF}}) {
+    CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::tangent(std::bit_cast<float>(v.x), Flavour::exact)) == v.exact);
+    CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::tangent(std::bit_cast<float>(v.x), Flavour::fast)) == v.fast);
   }
   CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::default_scale(15)) == 0x3E8432A5);
   CHECK(std::bit_cast<std::uint32_t>(exattn::oracle::default_scale(64)) == 0x3E000000);

@@ -22,10 +22,12 @@ struct Dimension {
   std::int64_t stride;
 };
 
-Footprint footprint(std::int64_t first, const std::vector<Dimension> &dimensions) {
+// `first` and strides count elements, of `width` bytes. Address 0 is far from both ends of memory.
+Footprint footprint(std::int64_t first, const std::vector<Dimension> &dimensions, std::int64_t width = 1) {
   Footprint result;
   result.empty = false;
-  result.first = first;
+  result.width = width;
+  std::int64_t lowest = first;
   for (const Dimension &dimension : dimensions) {
     result.empty = result.empty || dimension.count == 0;
     if (dimension.count <= 1) {
@@ -36,16 +38,17 @@ Footprint footprint(std::int64_t first, const std::vector<Dimension> &dimensions
       continue;
     }
     const std::int64_t reach = dimension.stride * (dimension.count - 1);
-    result.first += std::min<std::int64_t>(reach, 0);
-    result.extent += std::abs(reach);
+    lowest += std::min<std::int64_t>(reach, 0);
+    result.extent += std::abs(reach) * width;
     const std::size_t rank = static_cast<std::size_t>(result.rank++);
     result.count[rank] = dimension.count;
-    result.stride[rank] = std::abs(dimension.stride);
+    result.stride[rank] = std::abs(dimension.stride) * width;
   }
+  result.first = (std::uint64_t{1} << 63) + static_cast<std::uint64_t>(lowest * width);
   return result;
 }
 
-// All word addresses, one for each index tuple.
+// All addresses, one for each index tuple.
 std::vector<std::int64_t> addresses(std::int64_t first, const std::vector<Dimension> &dimensions) {
   std::vector<std::int64_t> result{first};
   for (const Dimension &dimension : dimensions) {
@@ -211,6 +214,64 @@ TEST_CASE("overlap with large strides against all addresses") {
     REQUIRE(find_overlap(footprint(0, a), footprint(shift * scale + rest, b)) == answer(rest == 0 && !common.empty()));
     REQUIRE(find_self_overlap(footprint(0, a)) == answer(self));
   }
+}
+
+TEST_CASE("overlap of elements of different sizes by hand") {
+  // Floats at the bytes 8, 16, 24, ...: 4 bytes each, 4 bytes of gap. 16-bit numbers in the gaps, at 12 and 14, do not
+  // touch them, nor do bytes at 12 to 15.
+  const Footprint floats = footprint(2, {{10, 2}}, 4);
+  CHECK(find_overlap(floats, footprint(6, {{10, 4}, {2, 1}}, 2)) == Overlap::kNone);
+  CHECK(find_overlap(floats, footprint(6, {{10, 4}, {3, 1}}, 2)) == Overlap::kFound);
+  CHECK(find_overlap(floats, footprint(5, {{10, 4}, {2, 1}}, 2)) == Overlap::kFound);
+  CHECK(find_overlap(floats, footprint(12, {{10, 8}, {4, 1}})) == Overlap::kNone);
+  CHECK(find_overlap(floats, footprint(12, {{10, 8}, {5, 1}})) == Overlap::kFound);
+  CHECK(find_overlap(floats, footprint(11, {{10, 8}, {4, 1}})) == Overlap::kFound);
+  // The last float has the bytes 80 to 83.
+  CHECK(find_overlap(floats, footprint(83, {})) == Overlap::kFound);
+  CHECK(find_overlap(floats, footprint(84, {})) == Overlap::kNone);
+  CHECK(find_overlap(floats, footprint(7, {})) == Overlap::kNone);
+  // An 8-byte number at 16 to 23 holds the float at 16; at 88 it is behind all.
+  CHECK(find_overlap(footprint(2, {}, 8), floats) == Overlap::kFound);
+  CHECK(find_overlap(footprint(11, {}, 8), floats) == Overlap::kNone);
+  // A matrix of 2^40 rows of 8 floats, its rows' last two floats being four 16-bit columns of another.
+  const std::int64_t rows = std::int64_t{1} << 40;
+  CHECK(find_overlap(footprint(0, {{rows, 8}, {6, 1}}, 4), footprint(12, {{rows, 16}, {4, 1}}, 2)) == Overlap::kNone);
+  CHECK(find_overlap(footprint(0, {{rows, 8}, {7, 1}}, 4), footprint(12, {{rows, 16}, {4, 1}}, 2)) == Overlap::kFound);
+}
+
+TEST_CASE("overlap of elements of different sizes against all bytes") {
+  Numbers numbers(20250722);
+  const std::int64_t widths[] = {1, 2, 4, 8};
+  int found = 0;
+  const int rounds = 20000;
+  for (int round = 0; round < rounds; ++round) {
+    const std::int64_t width_a = widths[numbers.between(0, 3)];
+    const std::int64_t width_b = widths[numbers.between(0, 3)];
+    const std::vector<Dimension> a = some_layout(numbers, numbers.between(1, 3) == 1 ? 40 : 7);
+    const std::vector<Dimension> b = some_layout(numbers, numbers.between(1, 3) == 1 ? 40 : 7);
+    const std::int64_t first_a = 1000 / width_a + numbers.between(0, 40);
+    const std::int64_t first_b = 1000 / width_b + numbers.between(0, 40);
+    // The bytes of every element.
+    const auto bytes = [](std::int64_t first, std::vector<Dimension> dimensions, std::int64_t width) {
+      for (Dimension &dimension : dimensions) {
+        dimension.stride *= width;
+      }
+      dimensions.push_back({width, 1});
+      return addresses(first * width, dimensions);
+    };
+    const std::vector<std::int64_t> bytes_a = bytes(first_a, a, width_a);
+    const std::vector<std::int64_t> bytes_b = bytes(first_b, b, width_b);
+    std::vector<std::int64_t> common;
+    std::set_intersection(bytes_a.begin(), bytes_a.end(), bytes_b.begin(), bytes_b.end(), std::back_inserter(common));
+    const bool self = std::adjacent_find(bytes_a.begin(), bytes_a.end()) != bytes_a.end();
+    found += common.empty() ? 0 : 1;
+    INFO("a: " << width_a << " bytes, " << describe(first_a, a) << ", b: " << width_b << " bytes, "
+               << describe(first_b, b));
+    REQUIRE(find_overlap(footprint(first_a, a, width_a), footprint(first_b, b, width_b)) == answer(!common.empty()));
+    REQUIRE(find_self_overlap(footprint(first_a, a, width_a)) == answer(self));
+  }
+  CHECK(found > rounds / 10);
+  CHECK(found < rounds * 9 / 10);
 }
 
 TEST_CASE("what can't be decided within the limit is said to be so") {

@@ -2,6 +2,7 @@
 // scores give the mean of the values that are visible.
 #include "src/program/npy.hpp"
 #include "src/program/output_file.hpp"
+#include "src/program/program.hpp"
 
 #include "test_files.hpp"
 
@@ -11,7 +12,12 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -53,7 +59,24 @@ void save(const TemporaryFolder &folder, const std::string &name, const std::vec
 
 std::vector<float> load(const TemporaryFolder &folder, const std::string &name) {
   const program::NpyArray array = program::read_npy((folder / name).string());
-  return {array.data, array.data + array.size()};
+  return {array.floats(), array.floats() + array.size()};
+}
+
+// A file of any type, its elements given as bytes.
+void save_bytes(const TemporaryFolder &folder, const std::string &name, const char *dtype, const char *shape,
+                const std::string &bytes) {
+  write_file(folder / name, npy_file(1, padded(1, npy_dict(dtype, "False", shape), 64), bytes));
+}
+
+// Integers of `size` bytes each, least significant first.
+std::string integer_bytes(const std::vector<std::int64_t> &values, int size) {
+  std::string bytes;
+  for (const std::int64_t value : values) {
+    for (int byte = 0; byte < size; ++byte) {
+      bytes += static_cast<char>((static_cast<std::uint64_t>(value) >> (8 * byte)) & 0xFF);
+    }
+  }
+  return bytes;
 }
 
 bool contains(const std::string &text, const std::string &part) {
@@ -93,6 +116,9 @@ void save_counting(const TemporaryFolder &folder, std::int64_t queries, std::int
   save(folder, "v.npy", {keys, 1}, values);
 }
 
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
 const std::string kFiles = "attention --q q.npy --k k.npy --v v.npy ";
 
 std::vector<float> attention_out(const TemporaryFolder &folder, const std::string &options) {
@@ -123,7 +149,13 @@ TEST_CASE("wrong usage") {
   check_refused(folder, "atention", "atention");
   check_refused(folder, "info --jason", "--jason");
   check_refused(folder, "attention --q q.npy", "--k is required");
-  check_refused(folder, "functions --function tan", "there are exp and log");
+  // The help that is of use is the subcommand's.
+  check_refused(folder, "atention", "(see exattn --help)");
+  check_refused(folder, "attention --q q.npy", "(see exattn attention --help)");
+  check_refused(folder, "attention --q q.npy --k k.npy --v v.npy --kv-heads 2", "(see exattn attention --help)");
+  check_refused(folder, "softmax --x", "(see exattn softmax --help)");
+  check_refused(folder, "info --jason", "(see exattn info --help)");
+  check_refused(folder, "functions --function tan", "there are exp, log and tanh");
   check_refused(folder, "functions --lanes mmx", "there are auto, scalar, sse2, avx2, avx512, neon64");
   check_refused(folder, "functions --flavour quick", "there are exact and fast");
   // What an unset variable of a script leaves behind.
@@ -174,9 +206,9 @@ TEST_CASE("attention prints the output's hash and shape") {
 TEST_CASE("attention writes the output and the log-sum-exp") {
   const TemporaryFolder folder;
   save_one_key(folder);
-  const Output output = run(folder, kFiles + "--scale 0.5 --out o.npy --lse l.npy");
+  const Output output = run(folder, kFiles + "--scale 0.5 --out o.npy --lse-out l.npy");
   CHECK(output.exit_code == 0);
-  CHECK(contains(output.out, "\nlse-sha256 "));
+  CHECK(contains(output.out, "\nsha256-lse "));
   CHECK(contains(output.out, " 1x2x2\n"));
   CHECK(load(folder, "o.npy") == std::vector<float>{0.5f, -1.25f, 0.5f, -1.25f, 0.5f, -1.25f, 0.5f, -1.25f});
   CHECK(load(folder, "l.npy") == std::vector<float>{3, 3, 3, 3});
@@ -226,7 +258,7 @@ TEST_CASE("masks are broadcast as NumPy does") {
   save(folder, "bad.npy", {1, 3}, {0, 0, 0});
   check_refused(folder, kFiles + "--mask bad.npy", "cannot be broadcast to 1x1x2x4");
   save(folder, "flat.npy", {4}, {0, 0, 0, 0});
-  check_refused(folder, kFiles + "--mask flat.npy", "has 1 dimensions; 2 to 4 are allowed");
+  check_refused(folder, kFiles + "--mask flat.npy", "has 1 dimension; 2 to 4 are allowed");
 }
 
 TEST_CASE("causal, window, lengths and sinks") {
@@ -251,7 +283,7 @@ TEST_CASE("causal, window, lengths and sinks") {
   check_refused(folder, kFiles + "--kv-len 1,2,3", "allowed are 1, or one per sequence: 2");
   check_refused(folder, kFiles + "--kv-len 4", "kv_len");
   check_refused(folder, kFiles + "--q-offset -1", "--q-offset: '-1' is not an integer of at least 0");
-  check_refused(folder, kFiles + "--sinks q.npy", "has 4 dimensions; 1 are allowed");
+  check_refused(folder, kFiles + "--sinks q.npy", "has 4 dimensions; 1 is allowed");
 }
 
 TEST_CASE("attention refuses what does not fit and writes nothing") {
@@ -260,8 +292,11 @@ TEST_CASE("attention refuses what does not fit and writes nothing") {
   const std::string out = " --out o.npy";
   check_refused(folder, "attention --q none.npy --k k.npy --v v.npy" + out, "none.npy: cannot be opened");
   check_refused(folder, kFiles + "--scale 1/8" + out, "--scale: '1/8'");
-  check_refused(folder, kFiles + "--scale nan" + out, "--scale: 'nan'");
   check_refused(folder, kFiles + "--scale 1e99" + out, "--scale: '1e99'");
+  for (const char *text : {"0x1", "0x3e00000", "0x3e0000000", "-0x3e000000", "0x3e00000g", "0x", "0x+3e00000",
+                           "infinity", "NaN", "nan(1)", "1.0f", "' 1'", "1,2", "-nan", "."}) {
+    check_refused(folder, kFiles + "--scale " + text + out, "--scale: '");
+  }
   check_refused(folder, kFiles + "--threads 0" + out, "1 to 4096");
   check_refused(folder, kFiles + "--lanes mmx" + out, "there is no lane kind 'mmx'");
   check_refused(folder, kFiles + "--lanes sse2 --flavour fast" + out, "");
@@ -272,6 +307,7 @@ TEST_CASE("attention refuses what does not fit and writes nothing") {
   check_refused(folder, "attention --q q.npy --k bad.npy --v v.npy" + out, "bad.npy: its dtype is '>f4'");
   save(folder, "bad.npy", {1, 1, 1}, {3});
   check_refused(folder, "attention --q q.npy --k bad.npy --v v.npy" + out, "as many dimensions as q");
+  check_refused(folder, "attention --q q.npy --k k.npy --v bad.npy" + out, "as many dimensions as k");
   save(folder, "bad.npy", {1, 1, 1, 2}, {3, 3});
   check_refused(folder, "attention --q q.npy --k bad.npy --v v.npy" + out, "its last size must be q's, 1");
   save(folder, "bad.npy", {1, 1, 2, 2}, {3, 3, 3, 3});
@@ -281,11 +317,386 @@ TEST_CASE("attention refuses what does not fit and writes nothing") {
   save(folder, "bad.npy", {1, 3, 1, 1}, {3, 3, 3});
   check_refused(folder, "attention --q q.npy --k bad.npy --v bad.npy" + out, "a multiple of k's 3");
   save(folder, "bad.npy", {5}, {1, 2, 3, 4, 5});
-  check_refused(folder, "attention --q bad.npy --k k.npy --v v.npy" + out, "has 1 dimensions; 2 to 4 are allowed");
+  check_refused(folder, "attention --q bad.npy --k k.npy --v v.npy" + out, "has 1 dimension; 2 to 4 are allowed");
   save(folder, "bad.npy", {1, 2, 2, 0}, {});
   save(folder, "none.npy", {1, 1, 1, 0}, {});
   check_refused(folder, "attention --q bad.npy --k none.npy --v v.npy" + out, "head_dim");
   CHECK_FALSE(std::filesystem::exists(folder / "o.npy"));
+}
+
+TEST_CASE("scale: numbers, infinities, NaN, bits") {
+  const TemporaryFolder folder;
+  save_one_key(folder); // the score is 6 * scale, and so is the log-sum-exp of one key
+  const auto lse_of = [&](const std::string &scale) {
+    attention_out(folder, "--lse-out l.npy --scale " + scale);
+    return load(folder, "l.npy")[0];
+  };
+  CHECK(lse_of("0x3E000000") == 0.75f); // 1/8
+  CHECK(lse_of("0xbe000000") == -0.75f);
+  CHECK(lse_of("0x1p-3") == 0.75f);
+  CHECK(lse_of(".5") == 3);
+  CHECK(lse_of("-2") == -12);
+  CHECK(lse_of("0") == 0);
+  CHECK(std::isnan(lse_of("inf")));
+  CHECK(lse_of("-inf") == -kInf);
+  CHECK(std::isnan(lse_of("nan")));
+  CHECK(std::isnan(lse_of("0x7f800000")));
+  CHECK(std::isnan(lse_of("0x7FC00000")));
+  const auto bits_of = [&](const std::string &scale) -> std::string {
+    return nlohmann::json::parse(run(folder, kFiles + "--json --scale " + scale).out)["scale_bits"];
+  };
+  CHECK(bits_of("0x00000001") == "00000001");
+  CHECK(bits_of("0x80000000") == "80000000");
+  CHECK(bits_of("-inf") == "ff800000");
+  CHECK(bits_of("+inf") == "7f800000");
+  CHECK(bits_of("nan") == "7fc00000");
+}
+
+TEST_CASE("two different weights") {
+  const TemporaryFolder folder;
+  save(folder, "q.npy", {1, 2}, {0.69314718f, 1.09861229f}); // ln 2, ln 3
+  save(folder, "k.npy", {3, 2}, {1, 0, 0, 1, 1, 1});
+  save(folder, "v.npy", {3, 1}, {1, 2, 3});
+  for (const char *flavour : {"exact", "fast"}) {
+    const std::vector<float> out =
+        attention_out(folder, std::string("--scale 1 --lse-out l.npy --flavour ") + flavour); // weights 2, 3, 6
+    CHECK(out[0] == doctest::Approx(26.0 / 11).epsilon(1e-6));
+    CHECK(load(folder, "l.npy")[0] == doctest::Approx(std::log(11.0)).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("softcap") {
+  const TemporaryFolder folder;
+  save_one_key(folder); // the score is 6
+  const auto lse_of = [&](const std::string &options) {
+    attention_out(folder, "--lse-out l.npy --scale 1 " + options);
+    return load(folder, "l.npy")[0];
+  };
+  CHECK(lse_of("--softcap 2") == doctest::Approx(2 * std::tanh(3.0)).epsilon(1e-6));
+  CHECK(lse_of("--softcap 0x41200000") == doctest::Approx(10 * std::tanh(0.6)).epsilon(1e-6));
+  for (const char *softcap : {"-1", "inf", "nan", "-0"}) {
+    check_refused(folder, kFiles + "--out no.npy --softcap " + softcap, "softcap");
+  }
+  check_refused(folder, kFiles + "--out no.npy --softcap x", "--softcap: 'x' is not a float32");
+  CHECK_FALSE(std::filesystem::exists(folder / "no.npy"));
+}
+
+TEST_CASE("heads share keys and values by their shape") {
+  const TemporaryFolder folder;
+  save(folder, "k.npy", {1, 2, 1, 1}, {0, 0});
+  save(folder, "v.npy", {1, 2, 1, 1}, {10, 20});
+  save(folder, "q.npy", {1, 4, 1, 1}, {0, 0, 0, 0});
+  CHECK(attention_out(folder, "--scale 1") == std::vector<float>{10, 10, 20, 20});
+  save(folder, "q.npy", {1, 6, 1, 1}, {0, 0, 0, 0, 0, 0});
+  CHECK(attention_out(folder, "--scale 1") == std::vector<float>{10, 10, 10, 20, 20, 20});
+  save(folder, "q.npy", {1, 5, 1, 1}, {0, 0, 0, 0, 0});
+  check_refused(folder, kFiles + "--out five.npy", "q has 5 heads, which must be a multiple of k's 2");
+  CHECK_FALSE(std::filesystem::exists(folder / "five.npy"));
+}
+
+TEST_CASE("16-bit queries, keys and values") {
+  const TemporaryFolder folder;
+  save_one_key(folder);                             // 2, 3, (0.5, -1.25)
+  const std::string q = std::string("\x00\x40", 2); // bfloat16 2; as binary16 it is 2 as well
+  save_bytes(folder, "q16.npy", "<u2", "(1, 2, 2, 1)", q + q + q + q);
+  save_bytes(folder, "qf16.npy", "<f2", "(1, 2, 2, 1)", q + q + q + q);
+  save_bytes(folder, "k16.npy", "<V2", "(1, 1, 1, 1)", "\x40\x40");                  // bfloat16 3
+  save_bytes(folder, "kf16.npy", "<f2", "(1, 1, 1, 1)", std::string("\x00\x42", 2)); // binary16 3
+  save_bytes(folder, "v16.npy", "|V2", "(1, 1, 1, 2)", std::string("\x00\x3f\xa0\xbf", 4));
+  save_bytes(folder, "vf16.npy", "<f2", "(1, 1, 1, 2)", std::string("\x00\x38\x00\xbd", 4));
+  for (const char *files :
+       {"--q q16.npy --k k16.npy --v v16.npy --bf16 q,k,v", "--q qf16.npy --k kf16.npy --v vf16.npy",
+        "--q q.npy --k kf16.npy --v v16.npy --bf16 v", "--q q16.npy --k k.npy --v v.npy --bf16 q"}) {
+    CAPTURE(files);
+    const Output output = run(folder, std::string("attention --scale 0.5 --lse-out l.npy ") + files);
+    CAPTURE(output.err);
+    CHECK(output.exit_code == 0);
+    CHECK(contains(output.out, "sha256 " + kOneKeyHash + " 1x2x2x2\n"));
+    CHECK(load(folder, "l.npy") == std::vector<float>{3, 3, 3, 3});
+  }
+  const std::string out = " --out o.npy";
+  check_refused(
+      folder, "attention --q q16.npy --k k.npy --v v.npy" + out,
+      "q16.npy: its dtype is '<u2' (uint16); '<f4' (little-endian float32), '<f2' (little-endian float16) are "
+      "read; bfloat16 needs --bf16 q");
+  check_refused(folder, kFiles + "--bf16 k" + out, "k.npy: its dtype is '<f4' (float32)");
+  check_refused(folder, kFiles + "--bf16 k" + out, "--bf16 names k");
+  check_refused(folder, kFiles + "--bf16 q,w" + out, "--bf16: 'w' is none of q, k, v");
+  check_refused(folder, kFiles + "--bf16 q,,k" + out, "--bf16: '' is none of q, k, v");
+  CHECK_FALSE(std::filesystem::exists(folder / "o.npy"));
+}
+
+TEST_CASE("boolean masks") {
+  const TemporaryFolder folder;
+  save_counting(folder, 3, 5, 1); // values 1 to 5
+  save_bytes(folder, "m.npy", "|b1", "(3, 5)", std::string("\1\1\0\0\0\0\0\0\0\1\0\0\0\0\0", 15));
+  CHECK(attention_out(folder, "--lse-out l.npy --mask-bool m.npy") == std::vector<float>{1.5f, 5, 0});
+  CHECK(load(folder, "l.npy")[1] == 0);
+  CHECK(load(folder, "l.npy")[2] == -kInf);
+  save_bytes(folder, "u.npy", "|u1", "(1, 5)", std::string("\x00\x02\x00\xff\x00", 5)); // anything but 0 shows
+  CHECK(attention_out(folder, "--mask-bool u.npy") == std::vector<float>{3, 3, 3});
+  save_bytes(folder, "f.npy", "|u1", "(1, 1, 3, 1)", std::string("\1\0\1", 3));
+  CHECK(attention_out(folder, "--mask-bool f.npy") == std::vector<float>{3, 0, 3});
+  // What is hidden may hold anything, in the values as well as in the additive mask.
+  save(folder, "v.npy", {5, 1}, {1, 2, kNan, kInf, 5});
+  save(folder, "a.npy", {1, 5}, {0, 0, kNan, kInf, 0});
+  CHECK(attention_out(folder, "--mask-bool m.npy --mask a.npy") == std::vector<float>{1.5f, 5, 0});
+  CHECK(attention_out(folder, "--mask-bool m.npy --causal") == std::vector<float>{1, 0, 0});
+
+  const std::string out = "--out no.npy ";
+  check_refused(folder, kFiles + out + "--mask-bool a.npy",
+                "a.npy: its dtype is '<f4' (float32); '|b1' (bool), '|u1' (uint8) are read");
+  check_refused(folder, kFiles + out + "--mask m.npy", "one that hides keys is given by --mask-bool");
+  save_bytes(folder, "bad.npy", "|b1", "(1, 5)", "\1\1\1\2\1");
+  check_refused(folder, kFiles + out + "--mask-bool bad.npy", "bad.npy: element 3 is 2; a bool must be 0 or 1");
+  save_bytes(folder, "bad.npy", "|b1", "(1, 4)", "\1\1\1\1");
+  check_refused(folder, kFiles + out + "--mask-bool bad.npy", "cannot be broadcast to 1x1x3x5");
+  save_bytes(folder, "bad.npy", "|b1", "(5,)", "\1\1\1\1\1");
+  check_refused(folder, kFiles + out + "--mask-bool bad.npy", "has 1 dimension; 2 to 4 are allowed");
+  CHECK_FALSE(std::filesystem::exists(folder / "no.npy"));
+}
+
+TEST_CASE("ALiBi slopes and sinks, from lists and files") {
+  const TemporaryFolder folder;
+  // Two heads, one query at position 1, two keys with the values 0 and 3.
+  save(folder, "q.npy", {2, 1, 1}, {0, 0});
+  save(folder, "k.npy", {1, 2, 1}, {0, 0});
+  save(folder, "v.npy", {1, 2, 1}, {0, 3});
+  save(folder, "slopes.npy", {2}, {0.69314718f, 0}); // ln 2: the far key weighs half
+  for (const char *slopes : {"slopes.npy", "0.69314718,0", "./slopes.npy"}) {
+    const std::vector<float> out =
+        attention_out(folder, std::string("--causal --q-offset 1 --lse-out l.npy --alibi ") + slopes);
+    CHECK(out[0] == doctest::Approx(2).epsilon(1e-6));
+    CHECK(out[1] == 1.5f);
+    CHECK(load(folder, "l.npy")[0] == doctest::Approx(std::log(1.5)).epsilon(1e-6));
+    CHECK(load(folder, "l.npy")[1] == doctest::Approx(std::log(2.0)).epsilon(1e-6));
+  }
+  save(folder, "sinks.npy", {2}, {0, -kInf});
+  for (const char *sinks : {"sinks.npy", "0,-inf", "0x00000000,0xff800000"}) {
+    CHECK(attention_out(folder, std::string("--sinks ") + sinks) == std::vector<float>{1, 1.5f}); // 3/3, 3/2
+  }
+  const std::string out = "--out no.npy ";
+  check_refused(folder, kFiles + out + "--alibi 1", "--alibi: 1 number is given; one per head is needed: 2");
+  check_refused(folder, kFiles + out + "--alibi 1,x", "--alibi: 'x' is not a float32");
+  check_refused(folder, kFiles + out + "--alibi 1,", "--alibi: '' is not a float32");
+  check_refused(folder, kFiles + out + "--sinks 1,2,3", "--sinks: 3 numbers are given; one per head is needed: 2");
+  check_refused(folder, kFiles + out + "--sinks absent", "absent: cannot be opened");
+  save(folder, "bad.npy", {3}, {1, 2, 3});
+  check_refused(folder, kFiles + out + "--alibi bad.npy", "its shape is 3; one number per head is needed: 2");
+  save_bytes(folder, "bad.npy", "<i4", "(2,)", integer_bytes({1, 2}, 4));
+  check_refused(folder, kFiles + out + "--alibi bad.npy", "its dtype is '<i4' (int32); only '<f4'");
+  CHECK_FALSE(std::filesystem::exists(folder / "no.npy"));
+}
+
+TEST_CASE("positions and lengths from files") {
+  const TemporaryFolder folder;
+  save(folder, "q.npy", {2, 1, 1, 1}, {0, 0});
+  save(folder, "k.npy", {2, 1, 3, 1}, {0, 0, 0, 0, 0, 0});
+  save(folder, "v.npy", {2, 1, 3, 1}, {1, 2, 3, 4, 5, 6});
+  save_bytes(folder, "two.npy", "<i8", "(2,)", integer_bytes({1, 3}, 8));
+  save_bytes(folder, "one.npy", "<i4", "(1,)", integer_bytes({1}, 4));
+  save_bytes(folder, "scalar.npy", "<i4", "()", integer_bytes({2}, 4));
+  CHECK(attention_out(folder, "--kv-len two.npy") == std::vector<float>{1, 5});
+  CHECK(attention_out(folder, "--kv-len one.npy") == std::vector<float>{1, 4});
+  CHECK(attention_out(folder, "--kv-len scalar.npy") == std::vector<float>{1.5f, 4.5f});
+  CHECK(attention_out(folder, "--causal --q-offset one.npy") == std::vector<float>{1.5f, 4.5f});
+  const std::string out = "--out no.npy ";
+  save_bytes(folder, "bad.npy", "<i4", "(2,)", integer_bytes({1, -2}, 4));
+  check_refused(folder, kFiles + out + "--kv-len bad.npy", "bad.npy: element 1 is -2; --kv-len must be 0 or more");
+  save_bytes(folder, "bad.npy", "<i4", "(3,)", integer_bytes({1, 1, 1}, 4));
+  check_refused(folder, kFiles + out + "--kv-len bad.npy",
+                "--kv-len: 3 numbers are given; allowed are 1, or one per sequence: 2");
+  save_bytes(folder, "bad.npy", "<i4", "(0,)", "");
+  check_refused(folder, kFiles + out + "--q-offset bad.npy", "--q-offset: 0 numbers are given");
+  save_bytes(folder, "bad.npy", "<i4", "(2, 1)", integer_bytes({1, 1}, 4));
+  check_refused(folder, kFiles + out + "--q-offset bad.npy", "has 2 dimensions; 0 to 1 are allowed");
+  check_refused(folder, kFiles + out + "--q-offset v.npy",
+                "'<f4' (float32); '<i4' (little-endian int32), '<i8' (little-endian int64) are read");
+  check_refused(folder, kFiles + out + "--kv-len 1,x", "--kv-len: 'x' is not an integer of at least 0");
+  CHECK_FALSE(std::filesystem::exists(folder / "no.npy"));
+}
+
+TEST_CASE("ragged batches") {
+  const TemporaryFolder folder;
+  save_counting(folder, 3, 5, 1); // values 1 to 5
+  CHECK(attention_out(folder, "--q-starts 0,1,3 --kv-starts 0,2,5") == std::vector<float>{1.5f, 4, 4});
+  CHECK(attention_out(folder, "--q-starts 0,1,3 --kv-starts 0,2,5 --causal") == std::vector<float>{1, 3, 3.5f});
+  CHECK(attention_out(folder, "--q-starts 0,1,3 --kv-starts 0,2,5 --causal --q-offset 1,0") ==
+        std::vector<float>{1.5f, 3, 3.5f});
+  CHECK(attention_out(folder, "--q-starts 0,1,3 --kv-starts 0,2,5 --kv-len 1,2") == std::vector<float>{1, 3.5f, 3.5f});
+  save_bytes(folder, "starts.npy", "<i4", "(3,)", integer_bytes({0, 2, 3}, 4));
+  CHECK(attention_out(folder, "--q-starts starts.npy --kv-starts 0,0,5") == std::vector<float>{0, 0, 3}); // no keys
+  // Rows of no sequence are 0, in the log-sum-exp as well.
+  CHECK(attention_out(folder, "--q-starts 1,2 --kv-starts 3,5 --lse-out l.npy") == std::vector<float>{0, 4.5f, 0});
+  const std::vector<float> lse = load(folder, "l.npy");
+  CHECK(lse[0] == 0);
+  CHECK(lse[1] == doctest::Approx(std::log(2.0)).epsilon(1e-6));
+  CHECK(lse[2] == 0);
+  // A mask has a column for each key of the longest sequence.
+  save_bytes(folder, "m.npy", "|b1", "(3, 3)", std::string("\0\1\0\1\1\0\0\0\1", 9));
+  CHECK(attention_out(folder, "--q-starts 0,1,3 --kv-starts 0,2,5 --mask-bool m.npy") ==
+        std::vector<float>{2, 3.5f, 5});
+
+  // Ragged queries alone: keys and values have a batch. Ragged keys alone: queries have one.
+  save(folder, "k.npy", {2, 1, 2, 1}, {0, 0, 0, 0});
+  save(folder, "v.npy", {2, 1, 2, 1}, {1, 2, 3, 5});
+  CHECK(attention_out(folder, "--q-starts 0,1,3") == std::vector<float>{1.5f, 4, 4});
+  save_counting(folder, 3, 5, 1);
+  save(folder, "q.npy", {2, 1, 1, 1}, {0, 0});
+  CHECK(attention_out(folder, "--kv-starts 0,2,5") == std::vector<float>{1.5f, 4});
+  CHECK(program::read_npy((folder / "o.npy").string()).shape == std::vector<std::int64_t>{2, 1, 1, 1});
+
+  const std::string out = "--out no.npy ";
+  check_refused(folder, kFiles + out + "--q-starts 0,1", "q.npy: its shape is 2x1x1x1; its batch size must be 1");
+  save_counting(folder, 3, 5, 1);
+  check_refused(folder, kFiles + out + "--q-starts 0,1,3 --kv-starts 0,5",
+                "--kv-starts: 2 numbers are given; needed are 3");
+  check_refused(folder, kFiles + out + "--q-starts 0,1,3", "its batch size must be that of --q-starts, 2");
+  check_refused(folder, kFiles + out + "--q-starts 0,2,1 --kv-starts 0,2,5", "q_starts");
+  check_refused(folder, kFiles + out + "--q-starts 0,1,4 --kv-starts 0,2,5", "q_starts");
+  check_refused(folder, kFiles + out + "--q-starts 0,1,3 --kv-starts 0,2,6", "kv_starts");
+  check_refused(folder, kFiles + out + "--q-starts 0,-1", "--q-starts: '-1' is not an integer of at least 0");
+  check_refused(folder, kFiles + out + "--q-starts 0,1,3 --kv-starts 0,2,5 --kv-len 3,3", "kv_lens[0]");
+  save_bytes(folder, "none.npy", "<i4", "(0,)", "");
+  check_refused(folder, kFiles + out + "--q-starts none.npy", "--q-starts: 0 numbers are given; needed are the start");
+  save(folder, "k.npy", {2, 1, 1, 1}, {0, 0});
+  save(folder, "v.npy", {2, 1, 1, 1}, {0, 0});
+  save(folder, "q.npy", {2, 1, 1, 1}, {0, 0});
+  check_refused(folder, kFiles + out + "--kv-starts 0,1,2", "k.npy: its shape is 2x1x1x1; its batch size must be 1");
+  CHECK_FALSE(std::filesystem::exists(folder / "no.npy"));
+}
+
+TEST_CASE("pages") {
+  const TemporaryFolder folder;
+  // Two sequences, pages of two keys: (1, 2), (3, 4), (5, unused) and (10, 20); page 2 is of nobody.
+  save(folder, "q.npy", {2, 1, 1, 1}, {0, 0});
+  save(folder, "k.npy", {5, 1, 2, 1}, {0, kNan, 0, 0, kNan, kNan, 0, 0, 0, 0});
+  save(folder, "v.npy", {5, 1, 2, 1}, {5, kNan, 1, 2, kNan, kNan, 3, 4, 10, 20});
+  const std::string table = integer_bytes({1, 3, 0, 4, -1, 99}, 4);
+  save_bytes(folder, "table.npy", "<i4", "(2, 3)", table);
+  const std::string pages = "--page-table table.npy ";
+  CHECK(attention_out(folder, pages + "--kv-len 5,2") == std::vector<float>{3, 15});
+  CHECK(attention_out(folder, pages + "--kv-len 5,2 --page-size 2") == std::vector<float>{3, 15});
+  CHECK(attention_out(folder, pages + "--kv-len 4,1 --causal --q-offset 2,0") == std::vector<float>{2, 10});
+  save_bytes(folder, "fortran.npy", "<i8", "(2, 3)", integer_bytes({1, 3, 0, 4, -1, 99}, 8));
+  write_file(folder / "fortran.npy",
+             npy_file(1, padded(1, npy_dict("<i8", "True", "(2, 3)"), 64), integer_bytes({1, 4, 3, -1, 0, 99}, 8)));
+  CHECK(attention_out(folder, "--page-table fortran.npy --kv-len 5,2") == std::vector<float>{3, 15});
+  // As many keys as the table has room for: (1, 2, 3, 4) and (10, 20, 1, 2).
+  save_bytes(folder, "table.npy", "<i4", "(2, 2)", integer_bytes({1, 3, 4, 1}, 4));
+  CHECK(attention_out(folder, pages) == std::vector<float>{2.5f, 8.25f});
+  save_bytes(folder, "mask.npy", "|b1", "(1, 4)", std::string("\1\0\0\1", 4));
+  CHECK(attention_out(folder, pages + "--mask-bool mask.npy") == std::vector<float>{2.5f, 6});
+  // Ragged queries, and a table of one sequence in one dimension.
+  save(folder, "q.npy", {3, 1}, {0, 0, 0});
+  CHECK(attention_out(folder, pages + "--q-starts 0,1,3") == std::vector<float>{2.5f, 8.25f, 8.25f});
+  save_bytes(folder, "row.npy", "<i4", "(2,)", integer_bytes({4, 1}, 4));
+  CHECK(attention_out(folder, "--page-table row.npy") == std::vector<float>{8.25f, 8.25f, 8.25f});
+
+  const std::string out = "--out no.npy ";
+  const std::string row = out + "--page-table row.npy ";
+  check_refused(folder, kFiles + row + "--page-size 3", "k.npy: its shape is 5x1x2x1; its third size must be that of");
+  check_refused(folder, kFiles + row + "--page-size 0", "--page-size: '0' is not an integer of at least 1");
+  check_refused(folder, kFiles + out + "--page-size 2", "--page-size needs --page-table");
+  check_refused(folder, kFiles + row + "--kv-starts 0,2", "--page-table and --kv-starts exclude each other");
+  check_refused(folder, kFiles + row + "--kv-len 5", "page_table_stride");
+  check_refused(folder, kFiles + out + pages, "one row per sequence is needed: 1");
+  save_bytes(folder, "bad.npy", "<i4", "(2,)", integer_bytes({4, 5}, 4));
+  check_refused(folder, kFiles + out + "--page-table bad.npy", "page_table");
+  save_bytes(folder, "bad.npy", "<i4", "(2,)", integer_bytes({4, -1}, 4));
+  check_refused(folder, kFiles + out + "--page-table bad.npy", "page_table");
+  save_bytes(folder, "bad.npy", "<i8", "(2,)", integer_bytes({4, std::int64_t{1} << 32}, 8));
+  check_refused(folder, kFiles + out + "--page-table bad.npy", "holds 4294967296, which does not fit in 32 bits");
+  check_refused(folder, kFiles + out + "--page-table v.npy", "its dtype is '<f4' (float32)");
+  save(folder, "k.npy", {2, 1}, {0, 0});
+  check_refused(folder, kFiles + row, "k.npy: has 2 dimensions; 4 are allowed");
+  CHECK_FALSE(std::filesystem::exists(folder / "no.npy"));
+}
+
+namespace {
+
+// The state of one query whose scores are 0, after `keys` keys with the value 1 (definition, section 14).
+std::string state_bytes(std::int64_t keys) {
+  return "exattn-1" + integer_bytes({0, 0}, 4) + integer_bytes({1, 1, 1, 1, keys, 0, keys}, 8) +
+         little_endian({0, static_cast<float>(keys)}) + integer_bytes({1}, 4) +
+         little_endian({static_cast<float>(keys)});
+}
+
+} // namespace
+
+TEST_CASE("states") {
+  const TemporaryFolder folder;
+  save_counting(folder, 1, 64, 0);
+  save(folder, "v.npy", {64, 1}, std::vector<float>(64, 1));
+  const Output stop = run(folder, kFiles + "--state-out s.bin --lse-out l.npy");
+  CAPTURE(stop.err);
+  REQUIRE(stop.exit_code == 0);
+  CHECK(read_file(folder / "s.bin") == state_bytes(64));
+  CHECK(contains(stop.out, "\nsha256-lse "));
+  CHECK(contains(stop.out, "\nsha256-state " + sha256_of(state_bytes(64)) + " 88\n"));
+  const nlohmann::json json = nlohmann::json::parse(run(folder, kFiles + "--state-out s.bin --json").out);
+  CHECK(json["state"]["sha256"] == sha256_of(state_bytes(64)));
+  CHECK(json["state"]["shape"] == nlohmann::json::array({88}));
+
+  // Another 64 values of 1, then 2 of 66: (128 + 132) / 130 = 2.
+  CHECK(attention_out(folder, "--state-in s.bin --kv-offset 64 --state-out t.bin") == std::vector<float>{1});
+  CHECK(read_file(folder / "t.bin") == state_bytes(128));
+  save_counting(folder, 1, 2, 0);
+  save(folder, "v.npy", {2, 1}, {66, 66});
+  CHECK(attention_out(folder, "--state-in t.bin --kv-offset 128") == std::vector<float>{2});
+  // Sinks count where a row starts.
+  CHECK(attention_out(folder, "--state-in t.bin --kv-offset 128 --sinks 3") == std::vector<float>{2});
+  // Without a state, an offset is a matter of positions: the query at 129 sees both keys, at 128 one.
+  save(folder, "v.npy", {2, 1}, {1, 2});
+  CHECK(attention_out(folder, "--kv-offset 128 --causal --q-offset 129") == std::vector<float>{1.5f});
+  CHECK(attention_out(folder, "--kv-offset 128 --causal --q-offset 128") == std::vector<float>{1});
+
+  const std::string out = "--out no.npy --state-out no.bin ";
+  check_refused(folder, kFiles + out + "--kv-offset 63", "kv_offset");
+  check_refused(folder, kFiles + out + "--kv-offset -64", "--kv-offset: '-64' is not an integer of at least 0");
+  check_refused(folder, kFiles + out + "--state-in s.bin --kv-offset 128", "state_in");
+  check_refused(folder, kFiles + out + "--state-in s.bin --kv-offset 64 --flavour fast", "state_in");
+  check_refused(folder, kFiles + out + "--state-in absent.bin --kv-offset 64", "absent.bin: cannot be opened");
+  write_file(folder / "cut.bin", state_bytes(64).substr(0, 87));
+  check_refused(folder, kFiles + out + "--state-in cut.bin --kv-offset 64", "state_in");
+  write_file(folder / "other.bin", "x" + state_bytes(64).substr(1));
+  check_refused(folder, kFiles + out + "--state-in other.bin --kv-offset 64", "state_in");
+  CHECK_FALSE(std::filesystem::exists(folder / "no.npy"));
+  CHECK_FALSE(std::filesystem::exists(folder / "no.bin"));
+  CHECK(read_file(folder / "s.bin") == state_bytes(64));
+}
+
+TEST_CASE("an output is no other file of the call") {
+  const TemporaryFolder folder;
+  save_one_key(folder);
+  const std::string q = read_file(folder / "q.npy");
+  const std::string twice = "o.npy: is named for two outputs; each needs a file of its own";
+  check_refused(folder, kFiles + "--out o.npy --lse-out o.npy", twice);
+  check_refused(folder, kFiles + "--out ./o.npy --state-out o.npy", twice);
+  check_refused(folder, kFiles + "--lse-out o.npy --state-out o.npy", twice);
+  CHECK_FALSE(std::filesystem::exists(folder / "o.npy"));
+  check_refused(folder, kFiles + "--out q.npy", "--out: q.npy is an input, of --q; an output needs a file of its own");
+  check_refused(folder, kFiles + "--lse-out ./k.npy", "--lse-out: ./k.npy is an input, of --k");
+  check_refused(folder, kFiles + "--state-out v.npy", "--state-out: v.npy is an input, of --v");
+  save(folder, "m.npy", {1, 1}, {0});
+  check_refused(folder, kFiles + "--mask m.npy --out m.npy", "is an input, of --mask");
+  save_bytes(folder, "b.npy", "|b1", "(1, 1)", "\1");
+  check_refused(folder, kFiles + "--mask-bool b.npy --out b.npy", "is an input, of --mask-bool");
+  save(folder, "h.npy", {2}, {0, 0});
+  check_refused(folder, kFiles + "--sinks h.npy --out h.npy", "is an input, of --sinks");
+  check_refused(folder, kFiles + "--alibi h.npy --out h.npy", "is an input, of --alibi");
+  save_bytes(folder, "i.npy", "<i4", "(1,)", integer_bytes({1}, 4));
+  check_refused(folder, kFiles + "--kv-len i.npy --out i.npy", "is an input, of --kv-len");
+  check_refused(folder, kFiles + "--q-offset i.npy --out i.npy", "is an input, of --q-offset");
+  std::filesystem::create_symlink("q.npy", folder / "link.npy");
+  check_refused(folder, kFiles + "--out link.npy", "--out: link.npy is an input, of --q");
+  write_file(folder / "s.bin", "state");
+  check_refused(folder, kFiles + "--state-in s.bin --state-out s.bin", "--state-out: s.bin is an input, of --state-in");
+  save(folder, "x.npy", {2, 2}, {3, 3, 3, 3});
+  check_refused(folder, "softmax --x x.npy --out x.npy", "--out: x.npy is an input, of --x");
+  check_refused(folder, "conformance --json r.json --junit r.json", "r.json: is named for two outputs");
+  CHECK(read_file(folder / "q.npy") == q);
+  CHECK(run(folder, kFiles + "--out /dev/null --lse-out /dev/null").exit_code == 0);
 }
 
 TEST_CASE("no queries and no keys") {
@@ -298,7 +709,7 @@ TEST_CASE("no queries and no keys") {
   save(folder, "q.npy", {1, 2}, {1, 1});
   save(folder, "k.npy", {0, 2}, {});
   save(folder, "v.npy", {0, 1}, {});
-  CHECK(attention_out(folder, "--lse l.npy") == std::vector<float>{0});
+  CHECK(attention_out(folder, "--lse-out l.npy") == std::vector<float>{0});
   CHECK(load(folder, "l.npy") == std::vector<float>{-std::numeric_limits<float>::infinity()});
 }
 
@@ -362,12 +773,118 @@ TEST_CASE("compare") {
 
 namespace {
 
+// The commands of a page: its ```sh blocks as they are, and each command of a ```console block with what it prints.
+struct Page {
+  std::string script;
+  std::vector<std::string> commands;
+  std::vector<std::string> expected;
+};
+
+const std::string kMark = "@@ next";
+
+Page read_page(const std::string &path) {
+  Page page;
+  std::istringstream text(read_file(path));
+  std::string line;
+  std::string block;
+  while (std::getline(text, line)) {
+    if (line.starts_with("```")) {
+      block = block.empty() ? line : "";
+    } else if (block == "```sh") {
+      page.script += line + "\n";
+    } else if (block == "```console" && line.starts_with("$ ")) {
+      page.commands.push_back(line.substr(2));
+      page.expected.emplace_back();
+      page.script += "echo '" + kMark + "'\n{ " + line.substr(2) + "\n} 2>&1\n";
+    } else if (block == "```console") {
+      page.expected.back() += line + "\n";
+    }
+  }
+  return page;
+}
+
+std::vector<std::string> words_of(const std::string &text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// The same word, or numbers that agree to six digits.
+bool agree(const std::string &word, const std::string &expected) {
+  const auto number = [](const std::string &digits, double &value) {
+    char *end = nullptr;
+    value = std::strtod(digits.c_str(), &end);
+    return digits.size() < 16 && end == digits.c_str() + digits.size();
+  };
+  double a = 0;
+  double b = 0;
+  return word == expected || (number(word, a) && number(expected, b) &&
+                              (std::isnan(b) ? std::isnan(a) : std::fabs(a - b) <= 1e-6 * std::fabs(b)));
+}
+
+} // namespace
+
+TEST_CASE("docs/attention.md has an example of each option, and all of them print what it says") {
+  const TemporaryFolder folder;
+  const Page page = read_page(EXATTN_SOURCE_DIR "/docs/attention.md");
+  REQUIRE(page.commands.size() > 20);
+
+  const std::string help = run(folder, "attention --help").out;
+  std::size_t options = 0;
+  for (const std::string &word : words_of(help)) {
+    for (const std::string &option : program::split_list(word)) {
+      if (option.starts_with("--") && option != "--help" && option != "--lse") { // --lse is short for --lse-out
+        CAPTURE(option);
+        ++options;
+        CHECK(std::any_of(page.commands.begin(), page.commands.end(),
+                          [&](const std::string &command) { return contains(command + " ", " " + option + " "); }));
+      }
+    }
+  }
+  CHECK(options >= 28);
+
+  std::filesystem::create_directory(folder / "bin");
+  write_file(folder / "bin" / "exattn", "#!/bin/sh\nexec " EXATTN_LAUNCHER " '" EXATTN_PROGRAM "' \"$@\"\n");
+  std::filesystem::permissions(folder / "bin" / "exattn", std::filesystem::perms::owner_all);
+  write_file(folder / "page.sh", "set -eu\n" + page.script);
+  const std::string command = "cd '" + folder.get().string() +
+                              "' && PATH=\"$PWD/bin:$PATH\" env -u EXATTN_LANES sh page.sh > .stdout 2> .stderr";
+  const int status = std::system(command.c_str());
+  CAPTURE(read_file(folder / ".stderr"));
+  CHECK(status == 0);
+  std::string printed = read_file(folder / ".stdout");
+  for (std::size_t n = 0; n < page.commands.size(); ++n) {
+    CAPTURE(page.commands[n]);
+    const std::size_t begin = printed.find(kMark);
+    REQUIRE(begin != std::string::npos);
+    printed = printed.substr(begin + kMark.size() + 1);
+    const std::string part = printed.substr(0, printed.find(kMark));
+    CAPTURE(part);
+    const std::vector<std::string> words = words_of(part);
+    const std::vector<std::string> expected = words_of(page.expected[n]);
+    REQUIRE(words.size() == expected.size());
+    for (std::size_t w = 0; w < words.size(); ++w) {
+      CHECK(agree(words[w], expected[w]));
+    }
+  }
+  CHECK(printed.find(kMark) == std::string::npos);
+}
+
+namespace {
+
 std::string last_line(const std::string &text) {
   const std::size_t end = text.find_last_not_of('\n');
   return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
 }
 
 } // namespace
+
+TEST_CASE("conformance looks at --lanes alone") {
+  const TemporaryFolder folder;
+  write_goldens(folder.get(), kOneKeyGolden, kTwoEqualGolden);
+  CHECK(contains(run(folder, "conformance --help").out, "EXATTN_LANES is not looked at"));
+  const std::string command = "conformance --golden . --lanes scalar --threads 1";
+  CHECK(last_line(run(folder, command, "EXATTN_LANES=mmx").out) == "4 passed, 0 failed");
+}
 
 TEST_CASE("conformance passes, a line per combination and a summary") {
   const TemporaryFolder folder;

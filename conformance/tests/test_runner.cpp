@@ -15,6 +15,7 @@
 using namespace exattn;
 using namespace exattn::conformance;
 using exattn::tests::kOneKeyGolden;
+using exattn::tests::kStopGolden;
 using exattn::tests::kTwoEqualGolden;
 using exattn::tests::replaced;
 
@@ -156,6 +157,92 @@ TEST_CASE("an output that was not written is a difference") {
   const Report report = run_quietly(small_goldens(), threads({1}), lazy);
   CHECK(report.failed == usable_combinations());
   CHECK(contains(all_problems(report), "8 elements differ"));
+}
+
+TEST_CASE("a case that stops and lies in pages is computed in parts, and passes") {
+  std::vector<exattn_attention_args> calls;
+  std::vector<std::int32_t> tables;
+  bool spare_slots_are_nan = true;
+  Implementation watched = linked_library();
+  watched.attention = [&](const exattn_attention_args &args) {
+    calls.push_back(args);
+    tables.insert(tables.end(), args.page_table, args.page_table + args.page_table_stride);
+    // Every slot of the pool is a key of value 1 (3c00) or, all its bits set, NaN.
+    std::int64_t ones = 0;
+    for (std::int64_t n = 0; n < args.pages * args.page_size * args.value_dim; ++n) {
+      const std::uint16_t value = static_cast<const std::uint16_t *>(args.v.data)[n];
+      ones += value == 0x3c00 ? 1 : 0;
+      spare_slots_are_nan = spare_slots_are_nan && (value == 0x3c00 || value == 0xffff);
+    }
+    CHECK(ones == args.kv_len * args.value_dim);
+    return exattn_attention(&args);
+  };
+  Selection selection = threads({1});
+  selection.lanes = {EXATTN_LANES_SCALAR};
+  selection.flavours = {EXATTN_EXACT};
+  const Report report = run_quietly(goldens_of(kStopGolden, kTwoEqualGolden), selection, watched);
+  CHECK(all_problems(report) == "");
+  CHECK(report.ok());
+  REQUIRE(calls.size() == 2);
+  CHECK(spare_slots_are_nan);
+  for (const exattn_attention_args &call : calls) {
+    CHECK(call.kv_len == 64);
+    CHECK(call.page_size == 48);
+    CHECK(call.pages == 4); // two of them spare
+    CHECK(call.k.dtype == EXATTN_BF16);
+    CHECK(call.v.dtype == EXATTN_F16);
+    CHECK(call.mask_bool.dtype == EXATTN_U8);
+  }
+  CHECK(calls[0].kv_offset == 0);
+  CHECK(calls[0].state_in == nullptr);
+  CHECK(calls[0].out.data == nullptr);
+  CHECK(calls[0].state_out_size == 64 + 8 + 4 * 5);
+  CHECK(calls[1].kv_offset == 64);
+  CHECK(calls[1].state_in == calls[0].state_out);
+  CHECK(calls[1].state_out == nullptr);
+  CHECK(static_cast<const unsigned char *>(calls[1].mask_bool.data) ==
+        static_cast<const unsigned char *>(calls[0].mask_bool.data) + 64);
+  // Two pages a call, then an entry that is none, and not in order.
+  REQUIRE(tables.size() == 6);
+  CHECK(tables[2] == -1);
+  CHECK(tables[5] == -1);
+  CHECK((tables[0] != 0 || tables[1] != 1));
+}
+
+TEST_CASE("a wrong state is found and located, and so is one that is not gone on from") {
+  const Goldens goldens = goldens_of(kStopGolden, kTwoEqualGolden);
+  const Implementation wrong = changed_library([](const exattn_attention_args &args) {
+    if (args.state_out != nullptr) {
+      static_cast<unsigned char *>(args.state_out)[64 + 8 + 4 * 4 + 2] ^= 0x10; // acc[1], from 64 (42800000) to 72
+    }
+  });
+  const Report report = run_quietly(goldens, threads({1}), wrong);
+  CHECK(report.failed == usable_combinations());
+  const std::string problems = all_problems(report);
+  CHECK(contains(problems, "state 64 has SHA-256"));
+  CHECK(contains(problems, "the golden is 119a"));
+  CHECK(contains(problems, "first difference: state 64[byte 90] is 90, the oracle has 80; 1 byte differs"));
+  CHECK_FALSE(contains(problems, "the oracle disagrees"));
+
+  Implementation forgetful = linked_library();
+  forgetful.attention = [](exattn_attention_args args) {
+    args.state_in = nullptr;
+    args.state_in_size = 0;
+    return exattn_attention(&args);
+  };
+  const Report forgotten = run_quietly(goldens, threads({1}), forgetful);
+  CHECK(forgotten.failed == usable_combinations());
+  // Half of the keys have the mean 1 as well, but their log-sum-exp is ln 64 = 4.1588830: 40851592 or next to it.
+  CHECK(contains(all_problems(forgotten), "first difference: lse[b 0, h 0, row 0] is 4085159"));
+}
+
+TEST_CASE("a wrong golden of a state is told from a wrong kernel") {
+  const std::string attention = replaced(kStopGolden, "[\"fc7f", "[\"fc70");
+  const Report report = run_quietly(goldens_of(attention, kTwoEqualGolden), threads({1}));
+  for (const Result &result : report.results) {
+    CHECK(result.passed == (result.id == "two-equal" || result.flavour == EXATTN_EXACT));
+  }
+  CHECK(contains(all_problems(report), "the oracle disagrees with the golden as well: its state 64 has SHA-256 fc7f"));
 }
 
 TEST_CASE("a wrong golden is told from a wrong kernel") {

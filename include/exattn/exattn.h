@@ -48,7 +48,7 @@ enum {
   EXATTN_ERROR_OVERLAP = 6,              /**< an output overlaps itself or something else that the call uses */
   EXATTN_ERROR_ENUM = 7,                 /**< an enumeration field holds an unknown value */
   EXATTN_ERROR_HEADS = 8,                /**< heads is not a multiple of kv_heads */
-  EXATTN_ERROR_OFFSET = 9,               /**< q_offset is negative, or kv_len of a sequence is out of range */
+  EXATTN_ERROR_OFFSET = 9,               /**< a position, or a start or length of a sequence, is out of range */
   EXATTN_ERROR_ALIGNMENT = 10,           /**< a pointer is not aligned as its element type must be */
   EXATTN_ERROR_SCRATCH = 11,             /**< the caller's scratch is smaller than the size query says */
   EXATTN_ERROR_LANES_UNKNOWN = 12,       /**< no lane kind has that name or number */
@@ -56,7 +56,10 @@ enum {
   EXATTN_ERROR_FLAVOUR_UNSUPPORTED = 14, /**< the lane kind has no fused multiply-add, so no fast flavour */
   EXATTN_ERROR_MEMORY = 15,              /**< memory could not be allocated */
   EXATTN_ERROR_THREADS = 16,             /**< threads could not be made, are too many, or a pool and an executor came */
-  EXATTN_ERROR_EXECUTOR = 17             /**< the caller's parallel_for did not run the tasks it was given */
+  EXATTN_ERROR_EXECUTOR = 17,            /**< the caller's parallel_for did not run the tasks it was given */
+  EXATTN_ERROR_OPTION = 18,              /**< an option's value is out of range, or it excludes another that is set */
+  EXATTN_ERROR_PAGE = 19,                /**< the page table names a page that there is not */
+  EXATTN_ERROR_STATE = 20                /**< a state is damaged, or of another call than this one */
 };
 
 /** The name of a status, such as "EXATTN_ERROR_OVERLAP"; "EXATTN_STATUS_UNKNOWN" for any other number. */
@@ -145,14 +148,20 @@ typedef struct exattn_executor {
 
 /* ---- Attention --------------------------------------------------------------------------------------- */
 
-/** Element types of inputs. */
-enum { EXATTN_F32 = 0 /**< IEEE-754 binary32 */ };
+/** Element types of inputs. q, k and v may each be any of the first three; the 16-bit ones are widened as they are
+ * read, which is exact (definition, section 3). */
+enum {
+  EXATTN_F32 = 0,  /**< IEEE-754 binary32 */
+  EXATTN_BF16 = 1, /**< bfloat16: the upper 16 bits of a binary32 */
+  EXATTN_F16 = 2,  /**< IEEE-754 binary16 */
+  EXATTN_U8 = 3    /**< unsigned bytes: mask_bool only */
+};
 
 /** An input. Element [i0, i1, ...] is at data + sum(i_n * stride[n]) elements; strides may be 0 (broadcast) or
  * negative; data need only be aligned as its element type is. */
 typedef struct exattn_tensor {
   const void *data;
-  int32_t dtype; /**< EXATTN_F32 */
+  int32_t dtype; /**< EXATTN_F32, _BF16, _F16 or _U8 */
   int32_t rank;  /**< how many strides are set: 4 */
   int64_t stride[4];
 } exattn_tensor;
@@ -178,7 +187,16 @@ enum {
 };
 
 /** One attention call: for every b, h, i: out[b,h,i,:] = softmax(scale * q[b,h,i,:] k^T + mask[b,h,i,:]) v.
- * Start from EXATTN_ATTENTION_ARGS_INIT; every field that is left zero means "none" or "default". */
+ * Start from EXATTN_ATTENTION_ARGS_INIT; every field that is left zero means "none" or "default".
+ *
+ * Three layouts change where things lie, never a bit of a row:
+ * - Ragged queries (q_starts): q, out, lse, mask and mask_bool hold the rows of all sequences one after the other, as
+ * if B were 1; q_len is how many rows there are in all, and sequence b has the rows q_starts[b] to q_starts[b+1] - 1.
+ * - Ragged keys (kv_starts): likewise k and v. A mask still has a column for every key of its row's sequence, so its Tk
+ *   is the length of the longest sequence.
+ * - Pages (page_table): k is [pages, Hkv, page_size, D], v [pages, Hkv, page_size, Dv]; key n of sequence b is in slot
+ *   n % page_size of the page page_table[b * page_table_stride + n / page_size]. Entries of pages that no row of the
+ *   sequence sees are not looked at. */
 typedef struct exattn_attention_args {
   size_t struct_size; /**< sizeof(exattn_attention_args) */
 
@@ -189,16 +207,17 @@ typedef struct exattn_attention_args {
   int64_t heads;     /**< H, query heads, 0 or more, a multiple of kv_heads */
   int64_t kv_heads;  /**< Hkv, key and value heads; query head h reads head h / (heads / kv_heads) */
   int64_t q_len;     /**< Tq, query rows, 0 or more */
-  int64_t kv_len;    /**< Tk, keys, 0 or more */
+  int64_t kv_len;    /**< Tk, keys, 0 or more; with pages the most that a sequence has */
   int64_t head_dim;  /**< D, of queries and keys, 1 or more */
   int64_t value_dim; /**< Dv, of values and outputs, 1 or more */
 
-  exattn_tensor q;    /**< [B, H, Tq, D] */
-  exattn_tensor k;    /**< [B, Hkv, Tk, D] */
-  exattn_tensor v;    /**< [B, Hkv, Tk, Dv] */
-  exattn_tensor mask; /**< [B, H, Tq, Tk], added to the scores; data null: none */
-  exattn_output out;  /**< [B, H, Tq, Dv] */
-  exattn_output lse;  /**< [B, H, Tq], natural log-sum-exp; data null: not wanted */
+  exattn_tensor q;         /**< [B, H, Tq, D] */
+  exattn_tensor k;         /**< [B, Hkv, Tk, D] */
+  exattn_tensor v;         /**< [B, Hkv, Tk, Dv] */
+  exattn_tensor mask;      /**< [B, H, Tq, Tk], binary32, added to the scores; data null: none */
+  exattn_tensor mask_bool; /**< [B, H, Tq, Tk], EXATTN_U8: 0 hides the key, all else shows it; data null: none */
+  exattn_output out;       /**< [B, H, Tq, Dv]; data may be null where state_out is not */
+  exattn_output lse;       /**< [B, H, Tq], natural log-sum-exp; data null: not wanted */
 
   float scale;          /**< used as it is when scale_mode is EXATTN_SCALE_GIVEN */
   int32_t scale_mode;   /**< EXATTN_SCALE_* */
@@ -206,10 +225,26 @@ typedef struct exattn_attention_args {
   int32_t fully_masked; /**< EXATTN_FULLY_MASKED_* */
   int64_t q_offset;     /**< absolute position of query row 0, 0 or more */
   int64_t window;       /**< above 0: row i sees keys j > q_offset + i - window only */
+  float softcap;    /**< above 0 and finite: scores become softcap * tanh(score / softcap) before any mask; 0: none */
+  int32_t reserved; /**< 0 */
 
-  const float *sinks;       /**< [H] sink logits, or null */
-  const int64_t *q_offsets; /**< [B], replaces q_offset, or null */
-  const int64_t *kv_lens;   /**< [B], each 0 to kv_len: keys of that sequence, or null */
+  const float *sinks;        /**< [H] sink logits, or null */
+  const float *alibi_slopes; /**< [H]: -slope * |position of the row - position of the key| is added, or null */
+  const int64_t *q_offsets;  /**< [B], replaces q_offset, or null */
+  const int64_t *kv_lens;    /**< [B], each 0 to the keys of that sequence: how many there are, or null: all */
+
+  const int64_t *q_starts;   /**< [B + 1], not decreasing, 0 to q_len: ragged queries; or null */
+  const int64_t *kv_starts;  /**< [B + 1], not decreasing, 0 to kv_len: ragged keys, no pages; or null */
+  const int32_t *page_table; /**< [B, page_table_stride]: paged keys and values; or null */
+  int64_t page_table_stride; /**< entries of a sequence, at least kv_len / page_size rounded up */
+  int64_t page_size;         /**< keys of a page, 1 or more */
+  int64_t pages;             /**< how many there are: entries are 0 to pages - 1 */
+
+  int64_t kv_offset;     /**< absolute position of key 0 of this call, a multiple of 64 */
+  const void *state_in;  /**< where an earlier call stopped (definition, section 14); or null */
+  size_t state_in_size;  /**< bytes at state_in, exattn_attention_state_size of them */
+  void *state_out;       /**< receives where this call stops; or null. May be state_in */
+  size_t state_out_size; /**< bytes at state_out, exattn_attention_state_size or more */
 
   void *scratch;       /**< exattn_attention_scratch_size bytes, any alignment; or null: the library allocates */
   size_t scratch_size; /**< bytes at scratch */
@@ -232,8 +267,9 @@ typedef struct exattn_attention_args {
 #define EXATTN_ATTENTION_ARGS_INIT                                                                                     \
   {                                                                                                                    \
     sizeof(exattn_attention_args), EXATTN_EXACT, EXATTN_LANES_AUTO, 0, 0, 0, 0, 0, 0, 0, EXATTN_TENSOR_NONE,           \
-        EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, 0,         \
-        EXATTN_SCALE_DEFAULT, 0, EXATTN_FULLY_MASKED_NAN, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0   \
+        EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE,            \
+        EXATTN_TENSOR_NONE, 0, EXATTN_SCALE_DEFAULT, 0, EXATTN_FULLY_MASKED_NAN, 0, 0, 0, 0, NULL, NULL, NULL, NULL,   \
+        NULL, NULL, NULL, 0, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, NULL, 0                             \
   }
 
 /** Computes attention. Everything is checked first: with any status but EXATTN_OK and EXATTN_ERROR_EXECUTOR
@@ -245,8 +281,26 @@ EXATTN_API exattn_status exattn_attention(const exattn_attention_args *args);
  * on head_dim, value_dim and the number of threads, never on q_len or kv_len. */
 EXATTN_API exattn_status exattn_attention_scratch_size(const exattn_attention_args *args, size_t *bytes);
 
+/** Bytes of a state of these arguments (definition, section 14): it holds, for every row, what is needed to go on with
+ * further keys in another call, process or machine, with the bits that one call would have given. The call that stops
+ * sets state_out; the one that goes on sets state_in, kv_offset where the other stopped, and k and v of the keys from
+ * there on. Both have the same flavour, sequences, heads, rows and value_dim; sinks count where a row starts, so they
+ * are not looked at with state_in. A sequence whose keys ended before a multiple of 64 can take no more.
+ *
+ * Only the order of the keys is fixed, not the calls: partial results over other key ranges can't be put together
+ * without changing bits (exattn_merge_tolerant). */
+EXATTN_API exattn_status exattn_attention_state_size(const exattn_attention_args *args, size_t *bytes);
+
 /** 1 / sqrt(head_dim): square root and division rounded to nearest (definition, section 3). head_dim above 0. */
 EXATTN_API float exattn_default_scale(int64_t head_dim);
+
+/** Merges results over disjoint sets of keys: (out, lse) of rows [0, rows) from (a_out, a_lse) and (b_out, b_lse), out
+ * [rows, value_dim], lse [rows], contiguous. Tolerant: the result is close to that of one call, but not its bits, since
+ * the order of operations is another. It is the same on every machine all the same (definition, section 14). A part
+ * whose lse is -inf counts for nothing. out and lse may be those of a or of b. Sinks must be in one part only.
+ * EXATTN_ERROR_NULL, _SIZE, _OVERFLOW, _ALIGNMENT, _OVERLAP. */
+EXATTN_API exattn_status exattn_merge_tolerant(int64_t rows, int64_t value_dim, const float *a_out, const float *a_lse,
+                                               const float *b_out, const float *b_lse, float *out, float *lse);
 
 /* ---- Softmax ----------------------------------------------------------------------------------------- */
 
@@ -278,7 +332,8 @@ EXATTN_API exattn_status exattn_softmax(const exattn_softmax_args *args);
 
 enum {
   EXATTN_FUNCTION_EXP = 0, /**< e^x for x <= 0 or NaN (definition, section 7); any other x is not defined */
-  EXATTN_FUNCTION_LOG = 1  /**< ln x for x = 0, x >= 1 or NaN (definition, section 8); any other x is not defined */
+  EXATTN_FUNCTION_LOG = 1, /**< ln x for x = 0, x >= 1 or NaN (definition, section 8); any other x is not defined */
+  EXATTN_FUNCTION_TANH = 2 /**< tanh x for any x (definition, section 13) */
 };
 
 /** y[i] = f(x[i]) for i in [0, n), with the bits that attention uses: for measuring and checking them. x == y is

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace exattn {
 
@@ -68,34 +69,75 @@ inline extents contiguous(const extents &shape) {
   return strides;
 }
 
-/// Memory that holds [a, b, c, d] numbers, not owned. Float is float or const float.
-template <class Float>
-struct view {
-  Float *data = nullptr;
+/// A bfloat16 number: the upper 16 bits of a binary32 number.
+struct bfloat16 {
+  std::uint16_t bits;
+};
+
+/// An IEEE-754 binary16 number.
+struct float16 {
+  std::uint16_t bits;
+};
+
+/// An input, [a, b, c, d], not owned: numbers of 32 or 16 bits, or bytes for a boolean mask.
+struct tensor {
+  const void *data = nullptr;
+  std::int32_t dtype = EXATTN_F32;
   extents shape{};
   extents strides{};
 
   /// Nothing.
-  view() = default;
+  tensor() = default;
   /// Contiguous.
-  view(Float *first, const extents &sizes) : data(first), shape(sizes), strides(contiguous(sizes)) {}
+  tensor(const float *first, const extents &sizes) : tensor(first, sizes, contiguous(sizes)) {}
+  tensor(const bfloat16 *first, const extents &sizes) : tensor(first, sizes, contiguous(sizes)) {}
+  tensor(const float16 *first, const extents &sizes) : tensor(first, sizes, contiguous(sizes)) {}
+  tensor(const std::uint8_t *first, const extents &sizes) : tensor(first, sizes, contiguous(sizes)) {}
   /// Strided: element [i, j, k, l] is at first[i strides[0] + j strides[1] + k strides[2] + l strides[3]].
-  view(Float *first, const extents &sizes, const extents &steps) : data(first), shape(sizes), strides(steps) {}
+  tensor(const float *first, const extents &sizes, const extents &steps)
+      : data(first), dtype(EXATTN_F32), shape(sizes), strides(steps) {}
+  tensor(const bfloat16 *first, const extents &sizes, const extents &steps)
+      : data(first), dtype(EXATTN_BF16), shape(sizes), strides(steps) {}
+  tensor(const float16 *first, const extents &sizes, const extents &steps)
+      : data(first), dtype(EXATTN_F16), shape(sizes), strides(steps) {}
+  tensor(const std::uint8_t *first, const extents &sizes, const extents &steps)
+      : data(first), dtype(EXATTN_U8), shape(sizes), strides(steps) {}
 };
 
-/// An input, [a, b, c, d].
-using tensor = view<const float>;
-/// An output, [a, b, c, d].
-using output = view<float>;
+/// An output, [a, b, c, d], not owned.
+struct output {
+  float *data = nullptr;
+  extents shape{};
+  extents strides{};
+
+  /// Nothing.
+  output() = default;
+  /// Contiguous.
+  output(float *first, const extents &sizes) : output(first, sizes, contiguous(sizes)) {}
+  /// Strided, as for a tensor.
+  output(float *first, const extents &sizes, const extents &steps) : data(first), shape(sizes), strides(steps) {}
+};
 
 /// For the fields of the C structs.
 inline exattn_tensor to_c(const tensor &input) noexcept {
-  return {input.data, EXATTN_F32, 4, {input.strides[0], input.strides[1], input.strides[2], input.strides[3]}};
+  return {input.data, input.dtype, 4, {input.strides[0], input.strides[1], input.strides[2], input.strides[3]}};
 }
 
 /// For the fields of the C structs.
 inline exattn_output to_c(const output &result) noexcept {
   return {result.data, 0, 4, {result.strides[0], result.strides[1], result.strides[2], result.strides[3]}};
+}
+
+/// For the fields mask and mask_bool, [B, H, Tq, Tk] as exattn.h says: a dimension of size 1 stands for all of its
+/// indices.
+inline exattn_tensor to_c_mask(const tensor &mask) noexcept {
+  exattn_tensor result = to_c(mask);
+  for (std::size_t n = 0; n < 4; ++n) {
+    if (mask.shape[n] == 1) {
+      result.stride[n] = 0;
+    }
+  }
+  return result;
 }
 
 /// For the field lse, [batch, heads, q_len], contiguous.
@@ -113,21 +155,12 @@ inline void expect(const char *what, std::int64_t size, std::int64_t wanted) {
   }
 }
 
-} // namespace detail
-
-/// Arguments of an attention call over q [B, H, Tq, D], k [B, Hkv, Tk, D], v [B, Hkv, Tk, Dv] and out [B, H, Tq, Dv],
-/// everything else left at its default; set the other fields as exattn.h says. Throws error(EXATTN_ERROR_SIZE) if
-/// the shapes do not fit together; all else is checked by the call.
-inline exattn_attention_args attention_arguments(const tensor &q, const tensor &k, const tensor &v, const output &out) {
-  detail::expect("the batch of k", k.shape[0], q.shape[0]);
-  detail::expect("the batch of v", v.shape[0], q.shape[0]);
-  detail::expect("the batch of out", out.shape[0], q.shape[0]);
-  detail::expect("the number of heads of v", v.shape[1], k.shape[1]);
-  detail::expect("the number of heads of out", out.shape[1], q.shape[1]);
-  detail::expect("the length of v", v.shape[2], k.shape[2]);
-  detail::expect("the length of out", out.shape[2], q.shape[2]);
-  detail::expect("the head size of k", k.shape[3], q.shape[3]);
-  detail::expect("the head size of out", out.shape[3], v.shape[3]);
+// With every check of shapes but that of the batches of q and k.
+inline exattn_attention_args arguments(const tensor &q, const tensor &k, const tensor &v, const output &out) {
+  expect("the batch of v", v.shape[0], k.shape[0]);
+  expect("the number of heads of v", v.shape[1], k.shape[1]);
+  expect("the length of v", v.shape[2], k.shape[2]);
+  expect("the head size of k", k.shape[3], q.shape[3]);
   exattn_attention_args args{};
   args.struct_size = sizeof(args);
   args.batch = q.shape[0];
@@ -140,9 +173,75 @@ inline exattn_attention_args attention_arguments(const tensor &q, const tensor &
   args.q = to_c(q);
   args.k = to_c(k);
   args.v = to_c(v);
-  args.out = to_c(out);
+  if (out.data != nullptr || out.shape != extents{}) {
+    expect("the batch of out", out.shape[0], q.shape[0]);
+    expect("the number of heads of out", out.shape[1], q.shape[1]);
+    expect("the length of out", out.shape[2], q.shape[2]);
+    expect("the head size of out", out.shape[3], v.shape[3]);
+    args.out = to_c(out);
+  }
   return args;
 }
+
+} // namespace detail
+
+/// Arguments of an attention call over q [B, H, Tq, D], k [B, Hkv, Tk, D], v [B, Hkv, Tk, Dv] and out [B, H, Tq, Dv],
+/// everything else left at its default; set the other fields as exattn.h says. `out` may be output() where the call
+/// stops in a state. Throws error(EXATTN_ERROR_SIZE) if the shapes do not fit together; all else is checked by the
+/// call.
+inline exattn_attention_args attention_arguments(const tensor &q, const tensor &k, const tensor &v, const output &out) {
+  detail::expect("the batch of k", k.shape[0], q.shape[0]);
+  return detail::arguments(q, k, v, out);
+}
+
+/// How sequences lie in memory. What is left empty is as without a layout: one length for all.
+struct layout {
+  /// [B + 1]: q and out are [1, H, Tq, D], and sequence b has the rows from q_starts[b] up to q_starts[b + 1].
+  std::vector<std::int64_t> q_starts;
+  /// [B + 1]: k and v are [1, Hkv, Tk, D], and sequence b has the keys from kv_starts[b] up to kv_starts[b + 1].
+  std::vector<std::int64_t> kv_starts;
+  /// [B, entries of a sequence]: k and v are [pages, Hkv, page_size, D].
+  std::vector<std::int32_t> page_table;
+  /// With a page table: the most keys that a sequence has.
+  std::int64_t kv_len = 0;
+};
+
+/// Arguments of an attention call over ragged sequences, paged keys, or both. The arguments point into `lies`, which
+/// must live until the call. Throws error(EXATTN_ERROR_SIZE) if the shapes do not fit together.
+inline exattn_attention_args attention_arguments(const tensor &q, const tensor &k, const tensor &v, const output &out,
+                                                 const layout &lies) {
+  std::int64_t batch = q.shape[0];
+  if (!lies.q_starts.empty()) {
+    detail::expect("the batch of ragged q", q.shape[0], 1);
+    batch = static_cast<std::int64_t>(lies.q_starts.size()) - 1;
+  }
+  exattn_attention_args args = detail::arguments(q, k, v, out);
+  args.batch = batch;
+  args.q_starts = lies.q_starts.empty() ? nullptr : lies.q_starts.data();
+  if (!lies.page_table.empty()) {
+    const std::int64_t entries = static_cast<std::int64_t>(lies.page_table.size());
+    args.page_table = lies.page_table.data();
+    args.page_table_stride = batch == 0 ? entries : entries / batch;
+    detail::expect("the number of entries of the page table", entries, batch * args.page_table_stride);
+    args.pages = k.shape[0];
+    args.page_size = k.shape[2];
+    args.kv_len = lies.kv_len;
+  } else if (lies.kv_starts.empty()) {
+    detail::expect("the batch of k", k.shape[0], batch);
+  }
+  if (!lies.kv_starts.empty()) {
+    detail::expect("the size of kv_starts", static_cast<std::int64_t>(lies.kv_starts.size()), batch + 1);
+    if (lies.page_table.empty()) { // else the call refuses both together
+      detail::expect("the batch of ragged k", k.shape[0], 1);
+    }
+    args.kv_starts = lies.kv_starts.data();
+  }
+  return args;
+}
+
+/// A layout that would be gone before the call.
+exattn_attention_args attention_arguments(const tensor &q, const tensor &k, const tensor &v, const output &out,
+                                          layout &&lies) = delete;
 
 /// Arguments of a softmax call over the last dimension. x and y may be the same memory with the same strides. Throws
 /// error(EXATTN_ERROR_SIZE) if the shapes differ.
@@ -269,6 +368,20 @@ const char *call(exattn_status (*function)(const Args *), Args args) {
   return kernel;
 }
 
+// What a size query answers.
+inline std::size_t ask(exattn_status (*query)(const exattn_attention_args *, std::size_t *),
+                       exattn_attention_args args) {
+  std::array<char, 512> buffer{};
+  args.message = buffer.data();
+  args.message_size = buffer.size();
+  std::size_t bytes = 0;
+  const exattn_status status = query(&args, &bytes);
+  if (status != EXATTN_OK) {
+    throw error(status, buffer.data());
+  }
+  return bytes;
+}
+
 template <class Args>
 const char *call(exattn_status (*function)(const Args *), Args args, const executor &threads) {
   const executor_call used(threads);
@@ -308,16 +421,8 @@ inline const char *softmax(const exattn_softmax_args &args, const executor &thre
 }
 
 /// Bytes of scratch that attention needs with these arguments, if you supply it. Throws as attention does.
-inline std::size_t scratch_size(exattn_attention_args args) {
-  std::array<char, 512> buffer{};
-  args.message = buffer.data();
-  args.message_size = buffer.size();
-  std::size_t bytes = 0;
-  const exattn_status status = exattn_attention_scratch_size(&args, &bytes);
-  if (status != EXATTN_OK) {
-    throw error(status, buffer.data());
-  }
-  return bytes;
+inline std::size_t scratch_size(const exattn_attention_args &args) {
+  return detail::ask(&exattn_attention_scratch_size, args);
 }
 
 /// The same for a call on your own threads.
@@ -325,6 +430,50 @@ inline std::size_t scratch_size(exattn_attention_args args, const executor &thre
   const detail::executor_call used(threads);
   args.executor = used.get();
   return scratch_size(args);
+}
+
+// ---- States and merging ----
+
+/// Where a call stopped, as bytes that another call, process or machine goes on from (definition, section 14).
+using state = std::vector<unsigned char>;
+
+/// Bytes of a state of these arguments. Throws exattn::error.
+inline std::size_t state_size(const exattn_attention_args &args) {
+  return detail::ask(&exattn_attention_state_size, args);
+}
+
+/// Makes the call go on from a state whose next key is at kv_offset. The arguments point into it: it must live until
+/// the call.
+inline void start_from(exattn_attention_args &args, const state &from, std::int64_t kv_offset) noexcept {
+  args.state_in = from.data();
+  args.state_in_size = from.size();
+  args.kv_offset = kv_offset;
+}
+
+/// Makes the call write where it stops into `to`, which gets the size that it needs; it must live until the call, and
+/// may be the state that the call goes on from. Set the sizes before. Throws exattn::error.
+inline void stop_in(exattn_attention_args &args, state &to) {
+  const std::size_t bytes = state_size(args);
+  if (to.size() != bytes && args.state_in == to.data() && args.state_in != nullptr) {
+    throw error(EXATTN_ERROR_STATE, "the state has " + std::to_string(to.size()) + " bytes, a state of this call has " +
+                                        std::to_string(bytes));
+  }
+  to.resize(bytes);
+  args.state_out = to.data();
+  args.state_out_size = to.size();
+}
+
+/// A result over some of the keys: out [rows, value_dim] and lse [rows], contiguous.
+struct partial {
+  const float *out = nullptr;
+  const float *lse = nullptr;
+};
+
+/// Merges two results over disjoint keys as exattn_merge_tolerant does: close to one call's, but not its bits. out and
+/// lse may be those of a or b. Throws exattn::error.
+inline void merge_tolerant(std::int64_t rows, std::int64_t value_dim, const partial &a, const partial &b, float *out,
+                           float *lse) {
+  check(exattn_merge_tolerant(rows, value_dim, a.out, a.lse, b.out, b.lse, out, lse));
 }
 
 /// What a request for lanes comes to.

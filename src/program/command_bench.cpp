@@ -19,7 +19,10 @@ namespace {
 struct Shape {
   std::string name;
   std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
-  bool causal;
+  bool causal;             // the last row is at the last key
+  std::int64_t window = 0; // 0: none
+
+  std::int64_t q_offset() const { return causal || window > 0 ? std::max<std::int64_t>(0, kv_len - q_len) : 0; }
 };
 
 std::vector<Shape> usual_shapes() {
@@ -53,23 +56,37 @@ struct Times {
 
 Shape parse_shape(const std::string &text) {
   const std::vector<std::string> fields = split_list(text);
-  if (fields.size() < 6 || fields.size() > 7 || (fields.size() == 7 && fields[6] != "causal")) {
-    throw InputError("--shape " + text + ": must be B,H,Hkv,Tq,Tk,D or B,H,Hkv,Tq,Tk,D,causal");
+  const auto refuse = [&] {
+    throw InputError("--shape " + text + ": must be B,H,Hkv,Tq,Tk,D, then causal or a window of so many keys or both");
+  };
+  if (fields.size() < 6 || fields.size() > 8) {
+    refuse();
   }
   std::array<std::int64_t, 6> n{};
   for (std::size_t i = 0; i < n.size(); ++i) {
     n[i] = parse_integer(fields[i], "--shape", 1);
   }
-  return {text, n[0], n[1], n[2], n[3], n[4], n[5], fields.size() == 7};
+  Shape shape{text, n[0], n[1], n[2], n[3], n[4], n[5], false};
+  for (std::size_t i = n.size(); i < fields.size(); ++i) {
+    if (fields[i] == "causal" && !shape.causal && shape.window == 0) {
+      shape.causal = true;
+    } else if (fields[i] != "causal" && shape.window == 0) {
+      shape.window = parse_integer(fields[i], "--shape", 1);
+    } else {
+      refuse();
+    }
+  }
+  return shape;
 }
 
+// Of visible keys alone.
 double flops(const Shape &shape) {
-  double pairs = static_cast<double>(shape.q_len) * static_cast<double>(shape.kv_len);
-  if (shape.causal) { // row i sees i + 1 keys
-    pairs = 0;
-    for (std::int64_t i = 0; i < shape.q_len; ++i) {
-      pairs += static_cast<double>(std::min(i + 1, shape.kv_len));
-    }
+  double pairs = 0;
+  for (std::int64_t i = 0; i < shape.q_len; ++i) {
+    const std::int64_t position = shape.q_offset() + i;
+    const std::int64_t end = shape.causal ? std::min(position + 1, shape.kv_len) : shape.kv_len;
+    const std::int64_t begin = shape.window > 0 ? std::max<std::int64_t>(0, position - shape.window + 1) : 0;
+    pairs += static_cast<double>(std::max<std::int64_t>(0, end - begin));
   }
   return 4.0 * static_cast<double>(shape.batch * shape.heads * shape.head_dim) * pairs;
 }
@@ -94,6 +111,8 @@ public:
     args.kv_len = shape.kv_len;
     args.head_dim = args.value_dim = shape.head_dim;
     args.causal = shape.causal ? 1 : 0;
+    args.window = shape.window;
+    args.q_offset = shape.q_offset();
     args.q = {q.data(), EXATTN_F32, 4, {}};
     args.k = {k.data(), EXATTN_F32, 4, {}};
     args.v = {v.data(), EXATTN_F32, 4, {}};
@@ -256,7 +275,7 @@ void bench(const BenchOptions &options) {
 void add_bench(CLI::App &app, int &exit_code) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App *command = app.add_subcommand("bench", "Measure both flavours against each other and the machine's peak");
-  command->add_option("--shape", options->shapes, "B,H,Hkv,Tq,Tk,D[,causal]; may be repeated")
+  command->add_option("--shape", options->shapes, "B,H,Hkv,Tq,Tk,D[,causal][,WINDOW]; may be repeated")
       ->type_name("SHAPE")
       ->allow_extra_args(false);
   command->add_option("--lanes", options->lanes, "Lane kinds, or all")->type_name("NAMES")->capture_default_str();

@@ -44,6 +44,7 @@ double distance(float a, float b) {
 Comparison compare_arrays(const NpyArray &a, const NpyArray &b) {
   Comparison result;
   result.elements = a.size();
+  const float *const data[2] = {a.floats(), b.floats()};
   std::vector<std::int64_t> index(a.shape.size(), 0);
   for (std::size_t n = 0; n < result.elements; ++n) {
     std::int64_t at[2] = {0, 0};
@@ -51,15 +52,15 @@ Comparison compare_arrays(const NpyArray &a, const NpyArray &b) {
       at[0] += index[d] * a.strides[d];
       at[1] += index[d] * b.strides[d];
     }
-    const std::uint32_t bits[2] = {std::bit_cast<std::uint32_t>(a.data[at[0]]),
-                                   std::bit_cast<std::uint32_t>(b.data[at[1]])};
+    const std::uint32_t bits[2] = {std::bit_cast<std::uint32_t>(data[0][at[0]]),
+                                   std::bit_cast<std::uint32_t>(data[1][at[1]])};
     if (bits[0] != bits[1]) {
       if (++result.differing == 1) {
         result.first_index = result.worst_index = index;
         result.first_bits[0] = bits[0];
         result.first_bits[1] = bits[1];
       }
-      if (const double difference = distance(a.data[at[0]], b.data[at[1]]); difference > result.max_abs) {
+      if (const double difference = distance(data[0][at[0]], data[1][at[1]]); difference > result.max_abs) {
         result.max_abs = difference;
         result.worst_index = index;
       }

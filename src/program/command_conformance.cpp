@@ -209,7 +209,8 @@ void add_conformance(CLI::App &app, int &exit_code) {
   command->add_flag("--quiet", options->quiet, "Print failures and the summary only");
   command->footer(
       "Exit code 0 when everything matches, 1 on a mismatch or when nothing was executed, 2 on wrong usage or\n"
-      "a golden file that is damaged. The last line is: N passed, N failed.\n\n"
+      "a golden file that is damaged. The last line is: N passed, N failed.\n"
+      "The environment variable EXATTN_LANES is not looked at: --lanes alone chooses.\n\n"
       "Example:\n  exattn conformance --tier quick --require avx2");
   command->callback([options, &exit_code] { exit_code = run_conformance(*options); });
 }

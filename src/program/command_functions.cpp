@@ -35,32 +35,41 @@ struct FunctionsOptions {
   bool json = false;
 };
 
-// The arguments of a function, all of them, in the order of |x|: +0, then `count - 1` consecutive bit patterns.
+// The arguments of a function, all of them, in the order of |x|. Of one sign: +0, then `count - 1` consecutive bit
+// patterns. Of both: +0, -0, the least number above 0, its negative, and so on; the function is odd then.
 struct Domain {
   const char *name;
   std::int32_t function;
-  std::uint32_t second;        // the bit pattern after +0
+  bool both_signs;
+  std::uint32_t second;        // of one sign: the bit pattern after +0
   std::uint64_t count;         // of arguments
-  bool rising;                 // along this order
-  std::uint32_t zero_at;       // the one argument whose true value is 0
-  double (*reference)(double); // error below 1 ulp of double: about 2e-9 ulp of binary32
+  bool rising;                 // along this order; of both signs: from +0 up
+  std::uint32_t zero_at;       // the one argument after +0 whose true value is 0
+  double (*reference)(double); // error below 2 ulp of double: about 4e-9 ulp of binary32
   const char *text;
 
-  std::uint32_t argument_bits(std::uint64_t n) const { return n == 0 ? 0 : second + static_cast<std::uint32_t>(n - 1); }
+  std::uint32_t argument_bits(std::uint64_t n) const {
+    if (both_signs) {
+      return static_cast<std::uint32_t>(n / 2) | static_cast<std::uint32_t>(n % 2) << 31;
+    }
+    return n == 0 ? 0 : second + static_cast<std::uint32_t>(n - 1);
+  }
 };
 
 const Domain &domain_of(const std::string &name) {
   static const Domain kDomains[] = {
-      {"exp", EXATTN_FUNCTION_EXP, 0x80000000u, std::uint64_t{kInfinity} + 2, false, 0x80000000u | kInfinity,
+      {"exp", EXATTN_FUNCTION_EXP, false, 0x80000000u, std::uint64_t{kInfinity} + 2, false, 0x80000000u | kInfinity,
        [](double x) { return std::exp(x); }, "+0, and every float from -0 down to -inf"},
-      {"log", EXATTN_FUNCTION_LOG, 0x3F800000u, std::uint64_t{kInfinity - 0x3F800000u} + 2, true, 0x3F800000u,
-       [](double x) { return std::log(x); }, "+0, and every float from 1 up to +inf"}};
+      {"log", EXATTN_FUNCTION_LOG, false, 0x3F800000u, std::uint64_t{kInfinity - 0x3F800000u} + 2, true, 0x3F800000u,
+       [](double x) { return std::log(x); }, "+0, and every float from 1 up to +inf"},
+      {"tanh", EXATTN_FUNCTION_TANH, true, 0, 2 * (std::uint64_t{kInfinity} + 1), true, 0,
+       [](double x) { return std::tanh(x); }, "every float from -inf to +inf"}};
   for (const Domain &domain : kDomains) {
     if (name == domain.name) {
       return domain;
     }
   }
-  throw InputError("there is no function '" + name + "'; there are exp and log");
+  throw InputError("there is no function '" + name + "'; there are exp, log and tanh");
 }
 
 // Error against the reference, in units in the last place of the true value's binade.
@@ -125,6 +134,8 @@ struct Measurement {
   std::optional<Accuracy> accuracy;
   bool monotone = true;
   std::uint32_t first_fall = 0; // the argument at which it first is not
+  bool odd = true;              // where the domain has both signs
+  std::uint32_t first_uneven = 0;
   std::string sha256;
   double seconds = 0;
 };
@@ -185,18 +196,21 @@ private:
         require_ok(exattn_evaluate(domain.function, result.flavour, result.lanes, x.data(), y.data(), count));
         Accuracy accuracy;
         if (result.accuracy) {
+          double truth = 0;
           for (std::size_t i = 0; i < count; ++i) {
-            accuracy.add(domain.argument_bits(first + i), y[i], domain.reference(static_cast<double>(x[i])),
-                         domain.zero_at);
+            truth = domain.both_signs && i % 2 == 1 ? -truth : domain.reference(static_cast<double>(x[i]));
+            accuracy.add(domain.argument_bits(first + i), y[i], truth, domain.zero_at);
           }
         }
-        const std::size_t fall = first_fall(y, count);
+        const std::span<const float> results = std::span(y).first(count);
+        const std::size_t fall = first_fall(results);
+        const std::size_t uneven = first_uneven(results);
         std::unique_lock lock(mutex);
         turn.wait(lock, [&] { return finished == chunk || failure; });
         if (failure) {
           return;
         }
-        take(chunk, std::span(y).first(count), accuracy, fall);
+        take(chunk, results, accuracy, fall, uneven);
         ++finished;
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -210,18 +224,33 @@ private:
 
   bool in_order(float a, float b) const { return domain.rising ? a <= b : a >= b; }
 
-  // The index of the first result that is out of order with the one before it; `count` if there is none.
-  std::size_t first_fall(const std::vector<float> &y, std::size_t count) const {
-    for (std::size_t i = 1; i < count; ++i) {
-      if (!in_order(y[i - 1], y[i])) {
+  // From one result to the next for an argument of the same sign.
+  std::size_t step() const { return domain.both_signs ? 2 : 1; }
+
+  // The index of the first result that is out of order with the one before it; y.size() if there is none. Of both
+  // signs, the positive arguments are looked at: an odd function is monotone if it is there.
+  std::size_t first_fall(std::span<const float> y) const {
+    for (std::size_t i = step(); i < y.size(); i += step()) {
+      if (!in_order(y[i - step()], y[i])) {
         return i;
       }
     }
-    return count;
+    return y.size();
+  }
+
+  // The index of the first result that is not the one before it with the other sign; y.size() if there is none.
+  std::size_t first_uneven(std::span<const float> y) const {
+    for (std::size_t i = 1; domain.both_signs && i < y.size(); i += 2) {
+      if (std::bit_cast<std::uint32_t>(y[i]) != (std::bit_cast<std::uint32_t>(y[i - 1]) ^ 0x80000000u)) {
+        return i;
+      }
+    }
+    return y.size();
   }
 
   // Called for one chunk after the other, by whichever thread has it.
-  void take(std::uint64_t chunk, std::span<const float> y, const Accuracy &accuracy, std::size_t fall) {
+  void take(std::uint64_t chunk, std::span<const float> y, const Accuracy &accuracy, std::size_t fall,
+            std::size_t uneven) {
     if (result.monotone) {
       if (chunk > 0 && !in_order(last, y[0])) {
         fall = 0;
@@ -231,7 +260,11 @@ private:
         result.first_fall = domain.argument_bits(chunk * kChunk + fall);
       }
     }
-    last = y.back();
+    if (result.odd && uneven < y.size()) {
+      result.odd = false;
+      result.first_uneven = domain.argument_bits(chunk * kChunk + uneven);
+    }
+    last = y[y.size() - step()];
     hash.update(y);
     if (result.accuracy) {
       result.accuracy->append(accuracy);
@@ -281,9 +314,12 @@ void print_accuracy(const Measurement &measurement) {
 }
 
 void print_lanes(const Measurement &measurement, const std::string &expected) {
+  std::string shape = measurement.monotone ? "monotone" : "NOT MONOTONE at x = " + point(measurement.first_fall);
+  if (measurement.domain->both_signs) {
+    shape += measurement.odd ? ", odd" : ", NOT ODD at x = " + point(measurement.first_uneven);
+  }
   std::printf("  %-7s sha256 %s  %s  %.1f s\n", exattn_lanes_name(measurement.lanes), measurement.sha256.c_str(),
-              measurement.monotone ? "monotone" : ("NOT MONOTONE at x = " + point(measurement.first_fall)).c_str(),
-              measurement.seconds);
+              shape.c_str(), measurement.seconds);
   if (measurement.sha256 != expected) {
     std::printf("          DIFFERENT from the first\n");
   }
@@ -314,6 +350,9 @@ nlohmann::ordered_json to_json(const std::vector<Measurement> &group) {
     if (!measurement.monotone) {
       lanes["first_fall_x_bits"] = conformance::hex_bits(measurement.first_fall);
     }
+    if (measurement.domain->both_signs) {
+      lanes["odd"] = measurement.odd;
+    }
     item["lanes"][exattn_lanes_name(measurement.lanes)] = std::move(lanes);
   }
   return item;
@@ -343,7 +382,7 @@ std::vector<std::int32_t> choose_lanes(const FunctionsOptions &options, std::int
 
 int functions(const FunctionsOptions &options) {
   std::vector<const Domain *> domains;
-  for (const std::string &name : split_list(options.function.empty() ? "exp,log" : options.function)) {
+  for (const std::string &name : split_list(options.function.empty() ? "exp,log,tanh" : options.function)) {
     domains.push_back(&domain_of(name));
   }
   std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> flavours;
@@ -368,7 +407,7 @@ int functions(const FunctionsOptions &options) {
         group.push_back(Sweep(*domain, flavour, kind, group.empty()).run(threads));
         const Measurement &measurement = group.back();
         const bool equal = measurement.sha256 == group.front().sha256;
-        good = good && equal && measurement.monotone;
+        good = good && equal && measurement.monotone && measurement.odd;
         good = good && (!measurement.accuracy || measurement.accuracy->worst <= bound);
         if (!options.json) {
           if (measurement.accuracy) {
@@ -396,8 +435,8 @@ int functions(const FunctionsOptions &options) {
 void add_functions(CLI::App &app, int &exit_code) {
   auto options = std::make_shared<FunctionsOptions>();
   CLI::App *command =
-      app.add_subcommand("functions", "Measure the exponential and the logarithm at every float of their domains");
-  command->add_option("--function", options->function, "exp, log, or both with a comma; default both");
+      app.add_subcommand("functions", "Measure the functions of the definition at every float of their domains");
+  command->add_option("--function", options->function, "exp, log, tanh, or several with commas; default all");
   command->add_option("--flavour", options->flavour, "exact, fast, or both with a comma; default both");
   command->add_option("--lanes", options->lanes, "Lane kinds, with commas, or all")->capture_default_str();
   command->add_option("--threads", options->threads, "Number of threads, or all")
@@ -406,9 +445,12 @@ void add_functions(CLI::App &app, int &exit_code) {
   command->add_option("--max-ulp", options->max_ulp, "Exit code 1 when a worst error is above this")->type_name("X");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
-      "The error is against e^x and ln x in double precision (good to about 2e-9 of these ulp), in units in the\n"
-      "last place of the true value's binade. The SHA-256 is over all results, little-endian, in the order of |x|.\n"
-      "Exit code 1 when two lane kinds differ, a function is not monotone, or an error is above --max-ulp.\n"
+      "The error is against e^x, ln x and tanh x in double precision (good to about 4e-9 of these ulp), in units in\n"
+      "the last place of the true value's binade. The SHA-256 is over all results, little-endian, in the order of "
+      "|x|,\n"
+      "for tanh f(x) before f(-x). Exit code 1 when two lane kinds differ, a function is not monotone, tanh is not "
+      "odd,\n"
+      "or an error is above --max-ulp.\n"
       "The fast flavour at scalar is emulated, and slow.\n\n"
       "Example:\n  exattn functions --function exp --flavour exact");
   command->callback([options, &exit_code] { exit_code = functions(*options); });

@@ -11,6 +11,7 @@
 #include <array>
 #include <iostream>
 #include <optional>
+#include <span>
 
 namespace exattn::program {
 namespace {
@@ -27,7 +28,7 @@ void softmax(const SoftmaxOptions &options) {
   const std::int32_t threads = parse_threads(options.threads);
   const NpyArray x = read_npy(options.x);
   if (x.shape.empty() || x.shape.size() > 4) {
-    throw InputError(x.name + ": has " + std::to_string(x.shape.size()) + " dimensions; 1 to 4 are allowed");
+    throw InputError(x.name + ": " + dimensions_text(x.shape.size(), 1, 4));
   }
   std::fill(args.shape, args.shape + 4, 1);
   std::copy_backward(x.shape.begin(), x.shape.end(), args.shape + 4);
@@ -38,7 +39,8 @@ void softmax(const SoftmaxOptions &options) {
 
   std::optional<OutputFile> file;
   if (!options.out.empty()) {
-    file.emplace(options.out);
+    const NamedFile input{"--x", options.x};
+    file.emplace(NamedFile{"--out", options.out}, std::span(&input, 1));
   }
   std::vector<float> y(std::max<std::size_t>(x.size(), 1));
   args.y.data = y.data();

@@ -6,6 +6,8 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -43,7 +45,9 @@ int run(int argc, char **argv) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
       app.exit(error); // --help, --version
     } else {
-      return fail(std::string(error.what()) + " (see exattn --help)");
+      const std::vector<CLI::App *> commands = app.get_subcommands();
+      return fail(std::string(error.what()) + " (see exattn " +
+                  (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help)");
     }
     return exattn::program::kExitSame;
   }

@@ -14,7 +14,7 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
-#include <optional>
+#include <utility>
 
 namespace exattn::program {
 namespace {
@@ -25,7 +25,8 @@ constexpr std::size_t kMaxDimensions = 32; // NumPy's own limit
 // The header is a Python dict literal with three known keys; this reads that and nothing more.
 class HeaderParser {
 public:
-  HeaderParser(std::string_view dict, const std::string &file) : text(dict), name(file) {}
+  HeaderParser(std::string_view dict, const std::string &file, std::string allowed_types)
+      : text(dict), name(file), allowed(std::move(allowed_types)) {}
 
   NpyHeader parse() {
     NpyHeader header;
@@ -41,7 +42,7 @@ public:
         seen = &has_descr;
         skip_space();
         if (position < text.size() && text[position] == '[') {
-          fail("its dtype is a structured one; only '<f4' (little-endian float32) is read");
+          fail("its dtype is a structured one; " + allowed);
         }
         header.descr = string("the dtype");
       } else if (key == "fortran_order") {
@@ -155,8 +156,30 @@ private:
 
   std::string_view text;
   const std::string &name;
+  std::string allowed;
   std::size_t position = 0;
 };
+
+struct Dtype {
+  std::string_view descr;
+  NpyType type;
+  std::size_t size;
+  const char *name;
+};
+
+constexpr Dtype kDtypes[] = {{"<f4", NpyType::kFloat32, 4, "little-endian float32"},
+                             {"<f2", NpyType::kFloat16, 2, "little-endian float16"},
+                             {"<u2", NpyType::kBits16, 2, "little-endian uint16"},
+                             {"<V2", NpyType::kBits16, 2, "16 bits, such as bfloat16"},
+                             {"|V2", NpyType::kBits16, 2, "16 bits"},
+                             {"|b1", NpyType::kBool, 1, "bool"},
+                             {"|u1", NpyType::kUint8, 1, "uint8"},
+                             {"<i4", NpyType::kInt32, 4, "little-endian int32"},
+                             {"<i8", NpyType::kInt64, 8, "little-endian int64"}};
+
+std::size_t element_size(NpyType type) {
+  return std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const Dtype &d) { return d.type == type; })->size;
+}
 
 const char *dtype_name(const std::string &descr) {
   static constexpr std::pair<std::string_view, const char *> kNames[] = {
@@ -171,19 +194,34 @@ const char *dtype_name(const std::string &descr) {
   return nullptr;
 }
 
-void check_dtype(const NpyHeader &header, const std::string &name) {
-  if (header.descr == "<f4") {
-    return;
+// "only '<f4' (little-endian float32) is read", "'|b1' (bool), '|u1' (uint8) are read"
+std::string allowed_text(const NpyTypes &types) {
+  std::string text;
+  std::size_t count = 0;
+  for (const Dtype &dtype : kDtypes) {
+    if (std::count(types.allowed.begin(), types.allowed.end(), dtype.type) > 0) {
+      text += (count++ == 0 ? "" : ", ") + ("'" + std::string(dtype.descr) + "' (") + dtype.name + ")";
+    }
+  }
+  return (count == 1 ? "only " + text + " is read" : text + " are read") +
+         (types.remark.empty() ? "" : "; " + types.remark);
+}
+
+NpyType find_type(const NpyHeader &header, const std::string &name, const NpyTypes &types) {
+  for (const Dtype &dtype : kDtypes) {
+    if (header.descr == dtype.descr && std::count(types.allowed.begin(), types.allowed.end(), dtype.type) > 0) {
+      return dtype.type;
+    }
   }
   const char *known = dtype_name(header.descr);
   const bool big_endian = !header.descr.empty() && header.descr[0] == '>';
   throw InputError(name + ": its dtype is '" + header.descr + "'" +
                    (known != nullptr ? std::string(" (") + (big_endian ? "big-endian " : "") + known + ")" : "") +
-                   "; only '<f4' (little-endian float32) is read");
+                   "; " + allowed_text(types));
 }
 
 std::size_t byte_count(const NpyHeader &header, const std::string &name) {
-  std::size_t bytes = sizeof(float);
+  std::size_t bytes = element_size(header.type);
   bool empty = false;
   for (const std::int64_t size : header.shape) {
     if (size == 0) {
@@ -227,21 +265,27 @@ struct Mapping {
 };
 
 // For data that the machine cannot read in place: at an odd address, or in the other byte order.
-std::shared_ptr<std::vector<float>> copy_floats(const char *bytes, std::size_t count) {
-  auto copy = std::make_shared<std::vector<float>>(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint32_t bits = 0;
-    for (std::size_t byte = 0; byte < 4; ++byte) {
-      bits |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[4 * i + byte])) << (8 * byte);
+std::shared_ptr<std::vector<std::byte>> copy_elements(std::string_view bytes, std::size_t size) {
+  auto copy = std::make_shared<std::vector<std::byte>>(std::max(bytes.size(), size)); // none needs an address as well
+  std::memcpy(copy->data(), bytes.data(), bytes.size());
+  if constexpr (std::endian::native != std::endian::little) {
+    for (std::size_t at = 0; at < bytes.size(); at += size) {
+      std::reverse(copy->data() + at, copy->data() + at + size);
     }
-    std::memcpy(&(*copy)[i], &bits, sizeof bits);
   }
   return copy;
 }
 
+void check_bools(std::string_view bytes, const std::string &name) {
+  if (const std::size_t wrong = bytes.find_first_not_of(std::string_view("\0\1", 2)); wrong != bytes.npos) {
+    throw InputError(name + ": element " + std::to_string(wrong) + " is " +
+                     std::to_string(static_cast<unsigned char>(bytes[wrong])) + "; a bool must be 0 or 1");
+  }
+}
+
 } // namespace
 
-NpyHeader parse_npy_header(std::string_view bytes, const std::string &name) {
+NpyHeader parse_npy_header(std::string_view bytes, const std::string &name, const NpyTypes &types) {
   if (!bytes.starts_with(kMagic)) {
     throw InputError(name + ": is not a .npy file (it does not start with \\x93NUMPY)");
   }
@@ -264,9 +308,9 @@ NpyHeader parse_npy_header(std::string_view bytes, const std::string &name) {
   if (length > bytes.size() - start) {
     throw InputError(name + ": is cut off inside its header, which should have " + std::to_string(length) + " bytes");
   }
-  NpyHeader header = HeaderParser(bytes.substr(start, length), name).parse();
+  NpyHeader header = HeaderParser(bytes.substr(start, length), name, allowed_text(types)).parse();
   header.data_offset = start + length;
-  check_dtype(header, name);
+  header.type = find_type(header, name, types);
   byte_count(header, name);
   return header;
 }
@@ -279,10 +323,32 @@ std::size_t NpyArray::size() const {
   return count;
 }
 
-NpyArray read_npy(const std::string &path) {
+std::vector<std::int64_t> NpyArray::integers() const {
+  std::vector<std::int64_t> values(size());
+  std::vector<std::int64_t> index(shape.size(), 0);
+  for (std::int64_t &value : values) {
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d < index.size(); ++d) {
+      at += index[d] * strides[d];
+    }
+    value = type == NpyType::kInt32 ? static_cast<const std::int32_t *>(data)[at]
+                                    : static_cast<const std::int64_t *>(data)[at];
+    for (std::size_t d = index.size(); d > 0 && ++index[d - 1] == shape[d - 1]; --d) { // last dimension fastest
+      index[d - 1] = 0;
+    }
+  }
+  return values;
+}
+
+MappedFile map_file(const std::string &path) {
   auto mapping = std::make_shared<Mapping>(path);
-  const std::string_view bytes(static_cast<const char *>(mapping->address), mapping->size);
-  const NpyHeader header = parse_npy_header(bytes, path);
+  return {{static_cast<const char *>(mapping->address), mapping->size}, mapping};
+}
+
+NpyArray read_npy(const std::string &path, const NpyTypes &types) {
+  MappedFile file = map_file(path);
+  const std::string_view bytes = file.bytes;
+  const NpyHeader header = parse_npy_header(bytes, path, types);
   const std::size_t wanted = byte_count(header, path);
   const std::size_t there = bytes.size() - header.data_offset;
   if (there != wanted) {
@@ -301,13 +367,17 @@ NpyArray read_npy(const std::string &path) {
     array.strides[d] = step;
     step *= std::max<std::int64_t>(array.shape[d], 1);
   }
-  const char *data = bytes.data() + header.data_offset;
-  if (std::endian::native == std::endian::little && header.data_offset % alignof(float) == 0 && wanted > 0) {
-    array.data = reinterpret_cast<const float *>(data); // the mapping itself starts on a page
-    array.owner = std::move(mapping);
+  array.type = header.type;
+  const std::string_view data = bytes.substr(header.data_offset);
+  const std::size_t size = element_size(header.type);
+  if (header.type == NpyType::kBool) {
+    check_bools(data, path);
+  }
+  if (std::endian::native == std::endian::little && header.data_offset % size == 0 && wanted > 0) {
+    array.data = data.data(); // the mapping itself starts on a page
+    array.owner = std::move(file.owner);
   } else {
-    auto copy = copy_floats(data, wanted / sizeof(float));
-    copy->reserve(1); // an array without elements needs an address as well
+    auto copy = copy_elements(data, size);
     array.data = copy->data();
     array.owner = std::move(copy);
   }

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -80,12 +82,33 @@ std::int64_t parse_integer(const std::string &text, const char *option, std::int
 }
 
 float parse_float(const std::string &text, const char *option) {
+  const auto refuse = [&]() {
+    throw InputError(std::string(option) + ": '" + text +
+                     "' is not a float32: a number such as 0.125 or 0x1p-3, inf, -inf, nan, or bits as 0x3e000000");
+  };
+  if (text == "nan") {
+    return std::bit_cast<float>(std::uint32_t{0x7FC00000});
+  }
+  if (text == "inf" || text == "+inf" || text == "-inf") {
+    return std::bit_cast<float>(std::uint32_t{text[0] == '-' ? 0xFF800000 : 0x7F800000});
+  }
+  // Hexadecimal without an exponent is bits, all eight digits of them: 0x1 could be meant either way.
+  if (text.find_first_of("xX") != std::string::npos && text.find_first_of("pP") == std::string::npos) {
+    std::uint32_t bits = 0;
+    const std::size_t first = std::min<std::size_t>(2, text.size());
+    const auto [end, error] = std::from_chars(text.data() + first, text.data() + text.size(), bits, 16);
+    if (text.size() != 10 || !(text.starts_with("0x") || text.starts_with("0X")) || error != std::errc() ||
+        end != text.data() + text.size()) {
+      refuse();
+    }
+    return std::bit_cast<float>(bits);
+  }
   // strtof rounds to nearest and, unlike from_chars, is there for float in every standard library. The locale is "C".
   char *end = nullptr;
   const float value = std::strtof(text.c_str(), &end);
-  const bool starts_well = !text.empty() && std::string("+-.0123456789").find(text[0]) != std::string::npos;
-  if (!starts_well || end != text.c_str() + text.size() || !std::isfinite(value)) {
-    throw InputError(std::string(option) + ": '" + text + "' is not a finite float32, such as 0.125 or 0x1p-3");
+  const bool digits_alone = text.find_first_not_of("+-.0123456789abcdefpxABCDEFPX") == std::string::npos;
+  if (text.empty() || !digits_alone || end != text.c_str() + text.size() || !std::isfinite(value)) {
+    refuse();
   }
   return value;
 }
@@ -105,6 +128,13 @@ std::string shape_text(std::span<const std::int64_t> shape) {
     text += (text.empty() ? "" : "x") + std::to_string(size);
   }
   return text;
+}
+
+std::string dimensions_text(std::size_t count, std::size_t least, std::size_t most) {
+  const std::string range =
+      least == most ? std::to_string(least) : std::to_string(least) + " to " + std::to_string(most);
+  return "has " + std::to_string(count) + (count == 1 ? " dimension; " : " dimensions; ") + range +
+         (least == 1 && most == 1 ? " is allowed" : " are allowed");
 }
 
 void require_ok(exattn_status status, const char *message) {

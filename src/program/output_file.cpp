@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -53,7 +54,30 @@ void forget(const char *path) {
   }
 }
 
+// Whether a file that this process has open aside is that one, however its path is written.
+bool is_open_aside(const std::string &path) {
+  return std::any_of(open_aside.begin(), open_aside.end(), [&](const std::atomic<const char *> &open) {
+    const char *name = open.load();
+    std::error_code error;
+    return name != nullptr && std::filesystem::equivalent(name, path, error);
+  });
+}
+
+const std::string &refuse_inputs(const NamedFile &output, std::span<const NamedFile> inputs) {
+  std::error_code error;
+  for (const NamedFile &input : inputs) {
+    if (std::filesystem::equivalent(input.path, output.path, error)) {
+      throw InputError(output.option + ": " + output.path + " is an input, of " + input.option +
+                       "; an output needs a file of its own");
+    }
+  }
+  return output.path;
+}
+
 } // namespace
+
+OutputFile::OutputFile(const NamedFile &output, std::span<const NamedFile> inputs)
+    : OutputFile(refuse_inputs(output, inputs)) {}
 
 OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
   std::error_code error;
@@ -76,6 +100,9 @@ OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
     }
     aside = target + ".aside-" + std::to_string(getpid());
     const int descriptor = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0 && errno == EEXIST && is_open_aside(aside)) {
+      throw InputError(path + ": is named for two outputs; each needs a file of its own");
+    }
     file = descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
     if (file != nullptr) {
       remember(aside.c_str());
@@ -98,9 +125,13 @@ OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
 OutputFile::~OutputFile() {
   if (file != nullptr) {
     std::fclose(file);
-    unlink(aside.c_str());
   }
-  forget(aside.c_str());
+  if (!aside.empty()) {
+    if (!committed) {
+      unlink(aside.c_str());
+    }
+    forget(aside.c_str());
+  }
 }
 
 void OutputFile::write(const void *bytes, std::size_t size) {
@@ -109,18 +140,25 @@ void OutputFile::write(const void *bytes, std::size_t size) {
   }
 }
 
-void OutputFile::commit() {
+void OutputFile::finish() {
   std::FILE *closing = file;
   if (std::fflush(closing) != 0) {
     fail("cannot be written");
   }
   file = nullptr;
-  if (std::fclose(closing) != 0 || (!aside.empty() && std::rename(aside.c_str(), target.c_str()) != 0)) {
-    const int reason = errno;
-    unlink(aside.c_str());
-    errno = reason;
+  if (std::fclose(closing) != 0) {
     fail("cannot be written");
   }
+}
+
+void OutputFile::commit() {
+  if (file != nullptr) {
+    finish();
+  }
+  if (!aside.empty() && std::rename(aside.c_str(), target.c_str()) != 0) {
+    fail("cannot be written");
+  }
+  committed = true;
 }
 
 void OutputFile::fail(const std::string &what) const {

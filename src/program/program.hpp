@@ -50,7 +50,8 @@ std::int32_t parse_flavour(const std::string &name);
 std::int32_t parse_lanes(const std::string &name);   // "auto" as well
 std::int32_t parse_threads(const std::string &text); // "all" is 0
 std::int64_t parse_integer(const std::string &text, const char *option, std::int64_t least);
-float parse_float(const std::string &text, const char *option); // the nearest binary32, finite
+// The nearest binary32 of a number, which must not overflow; inf, -inf and nan; or bits: 0x and eight hex digits.
+float parse_float(const std::string &text, const char *option);
 
 // Threads for one call. One thread: no pool, serial.
 class Pool {
@@ -67,6 +68,9 @@ private:
 };
 
 std::string shape_text(std::span<const std::int64_t> shape); // 1x8x300x15
+
+// "has 1 dimension; 2 to 4 are allowed"
+std::string dimensions_text(std::size_t count, std::size_t least, std::size_t most);
 
 // Turns a status into an InputError; `message` is the library's own sentence, if it wrote one.
 void require_ok(exattn_status status, const char *message = "");
