@@ -271,6 +271,10 @@ exattn_status check_size(const char *name, std::int64_t size, std::int64_t least
 
 constexpr std::uint32_t kInfinity = 0x7F800000;
 
+std::int64_t pages_of_a_sequence(const exattn_attention_args &args) {
+  return args.kv_len == 0 ? 0 : (args.kv_len - 1) / args.page_size + 1;
+}
+
 exattn_status check_page_options(const exattn_attention_args &args, Message &message) {
   if (args.page_table == nullptr) {
     const struct {
@@ -292,7 +296,7 @@ exattn_status check_page_options(const exattn_attention_args &args, Message &mes
   if (status != EXATTN_OK || (status = check_size("pages", args.pages, 0, message)) != EXATTN_OK) {
     return status;
   }
-  const std::int64_t least = args.kv_len == 0 ? 0 : (args.kv_len - 1) / args.page_size + 1;
+  const std::int64_t least = pages_of_a_sequence(args);
   if (args.page_table_stride < least) {
     return message.fail(EXATTN_ERROR_OPTION,
                         "page_table_stride is %" PRId64 ", must be %" PRId64 " or more: kv_len %" PRId64
@@ -776,8 +780,11 @@ exattn_status check_tensors(const exattn_attention_args &args, const Shapes &sha
 
 // Contiguous arrays with an entry for each head or sequence.
 exattn_status check_arrays(const exattn_attention_args &args, UsedMemory &used, Message &message) {
+  // Up to the last entry that can be looked at: what lies between it and the next sequence's may serve other ends.
   std::int64_t entries = 0;
-  if (args.page_table != nullptr && __builtin_mul_overflow(args.batch, args.page_table_stride, &entries)) {
+  if (args.page_table != nullptr && args.batch != 0 &&
+      (__builtin_mul_overflow(args.batch - 1, args.page_table_stride, &entries) ||
+       __builtin_add_overflow(entries, pages_of_a_sequence(args), &entries))) {
     entries = kHighest; // more than memory holds
   }
   const struct {

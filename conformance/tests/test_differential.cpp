@@ -142,11 +142,83 @@ Flavour oracle_flavour(std::int32_t flavour) {
   return flavour == EXATTN_FAST ? Flavour::fast : Flavour::exact;
 }
 
+// Elements of 16 bits are the upper half of binary32 or a half-precision number: patterns with the oracle's values.
+struct Stored {
+  std::int32_t dtype = EXATTN_F32;
+  std::vector<float> values; // widened by the oracle
+  std::vector<std::uint16_t> patterns;
+
+  Stored(Random &random, std::int64_t n, std::int64_t special_one_in) {
+    constexpr std::int32_t dtypes[] = {EXATTN_F32, EXATTN_F32, EXATTN_BF16, EXATTN_F16};
+    dtype = random.pick(dtypes);
+    values = numbers(random, n, special_one_in);
+    if (dtype == EXATTN_F32)
+      return;
+    for (float &value : values) {
+      const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+      std::uint32_t pattern = bits >> 16;
+      if (dtype == EXATTN_F16) {
+        // Any sign and fraction, exponents of 2^-3 to 2^1; now and then any pattern at all.
+        pattern = (bits >> 16 & 0x8000U) | (static_cast<std::uint32_t>(random.between(12, 16)) << 10) | (bits & 0x3FFU);
+        if (special_one_in > 0 && random.one_in(special_one_in))
+          pattern = static_cast<std::uint32_t>(random.between(0, 0xFFFF));
+      }
+      patterns.push_back(static_cast<std::uint16_t>(pattern));
+      value = dtype == EXATTN_F16 ? exattn::oracle::widen_float16(patterns.back())
+                                  : exattn::oracle::widen_bfloat16(patterns.back());
+    }
+  }
+};
+
+// Strides of what lies contiguous; 0 along a size of 1, to broadcast.
+std::array<std::int64_t, 4> contiguous(const Shape &shape) {
+  std::array<std::int64_t, 4> stride{};
+  std::int64_t step = 1;
+  for (std::size_t d = 4; d-- > 0; step *= std::max<std::int64_t>(1, shape[d]))
+    stride[d] = shape[d] == 1 ? 0 : step;
+  return stride;
+}
+
+// Two tensors in one: laid out at random as binary32, or in 16 bits with the same strides.
+struct StoredLayout {
+  Layout layout;
+  std::vector<std::uint16_t> memory;
+  std::int32_t dtype;
+
+  StoredLayout(Random &random, const Shape &shape, const Stored &stored) : layout(random, shape), dtype(stored.dtype) {
+    if (dtype == EXATTN_F32) {
+      layout.fill(shape, stored.values);
+      return;
+    }
+    memory.assign(layout.memory.size(), 0xFFFF); // NaN in both formats
+    Layout::each(shape, [&](std::size_t n, auto... i) {
+      const float *const at = &layout.at(i...);
+      memory[static_cast<std::size_t>(at - layout.memory.data())] = stored.patterns[n];
+    });
+  }
+  exattn_tensor input() const {
+    exattn_tensor tensor = layout.input();
+    tensor.dtype = dtype;
+    if (dtype != EXATTN_F32)
+      tensor.data = memory.data() + layout.origin;
+    return tensor;
+  }
+};
+
+// Starts of sequences that lie one after the other, and where the last one ends.
+std::vector<std::int64_t> starts_of(const std::vector<std::int64_t> &sizes, std::int64_t first) {
+  std::vector<std::int64_t> starts{first};
+  for (const std::int64_t size : sizes)
+    starts.push_back(starts.back() + size);
+  return starts;
+}
+
 void check_attention(std::uint64_t seed, exattn_pool *pool) {
   Random random(seed);
   constexpr std::int64_t lengths[] = {0,  1,  2,  3,  4,  5,  7,  8,   9,   15,  16,  17, 31,
                                       32, 33, 48, 63, 64, 65, 80, 100, 127, 128, 129, 200};
   constexpr std::int64_t dims[] = {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 20, 31, 32, 33, 40, 64, 80, 130};
+  constexpr float infinity = std::numeric_limits<float>::infinity();
 
   AttentionCase c{};
   c.batch = random.between(1, 3);
@@ -161,45 +233,134 @@ void check_attention(std::uint64_t seed, exattn_pool *pool) {
   c.fully_masked_zero = random.one_in(2);
   const bool given = random.one_in(2);
   c.scale = given ? random.number() : exattn_default_scale(c.head_dim);
+  if (random.one_in(4)) {
+    constexpr float softcaps[] = {0.5F, 1.0F, 2.5F, 30.0F, 50.0F, 1e30F, 0x1p-149F};
+    c.softcap = random.pick(softcaps);
+  }
+
+  // Keys of each sequence: all alike in padded and paged batches.
+  const bool ragged_queries = random.one_in(4);
+  const bool ragged_keys = random.one_in(4);
+  const bool paged = !ragged_keys && random.one_in(4);
+  std::int64_t columns = c.kv_len;
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(c.batch), c.kv_len);
+  if (ragged_queries) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t b = 0; b < c.batch; ++b)
+      rows.push_back(random.one_in(4) ? random.between(0, 1) : random.between(0, c.q_len));
+    c.q_starts = starts_of(rows, random.one_in(3) ? random.between(1, 3) : 0);
+    c.q_len = c.q_starts.back() + (random.one_in(3) ? random.between(1, 3) : 0);
+  }
+  if (ragged_keys) {
+    for (std::int64_t &number : keys)
+      number = random.one_in(4) ? random.between(0, 1) : random.between(0, c.kv_len);
+    columns = *std::max_element(keys.begin(), keys.end());
+    c.kv_starts = starts_of(keys, random.one_in(3) ? random.between(1, 3) : 0);
+    c.kv_len = c.kv_starts.back() + (random.one_in(3) ? random.between(1, 3) : 0);
+  }
   for (std::int64_t b = 0; b < c.batch; ++b) {
     c.q_offsets.push_back(random.one_in(2) ? random.between(0, 150) : 0);
-    c.kv_lens.push_back(random.one_in(2) ? random.between(0, c.kv_len) : c.kv_len);
+    const std::int64_t own = keys[static_cast<std::size_t>(b)];
+    c.kv_lens.push_back(random.one_in(2) ? random.between(0, own) : own);
   }
+  if (random.one_in(12)) // distances that are rounded
+    c.q_offsets[0] = (std::int64_t{1} << random.between(24, 50)) + random.between(0, 200);
   const std::int64_t specials = random.one_in(3) ? random.between(20, 3000) : 0;
-  const Shape q_shape{c.batch, c.heads, c.q_len, c.head_dim}, k_shape{c.batch, c.kv_heads, c.kv_len, c.head_dim};
-  const Shape v_shape{c.batch, c.kv_heads, c.kv_len, c.value_dim}, out_shape{c.batch, c.heads, c.q_len, c.value_dim};
-  const Shape lse_shape{c.batch, c.heads, c.q_len, 1};
-  const std::vector<float> q = numbers(random, count(q_shape), specials), k = numbers(random, count(k_shape), specials);
-  const std::vector<float> v = numbers(random, count(v_shape), specials);
-  c.q = q.data();
-  c.k = k.data();
-  c.v = v.data();
+  const std::int64_t q_batch = ragged_queries ? 1 : c.batch, kv_batch = ragged_keys ? 1 : c.batch;
+  const Shape q_shape{q_batch, c.heads, c.q_len, c.head_dim}, k_shape{kv_batch, c.kv_heads, c.kv_len, c.head_dim};
+  const Shape v_shape{kv_batch, c.kv_heads, c.kv_len, c.value_dim}, out_shape{q_batch, c.heads, c.q_len, c.value_dim};
+  const Shape lse_shape{q_batch, c.heads, c.q_len, 1};
+  const Stored q(random, count(q_shape), specials), k(random, count(k_shape), specials);
+  const Stored v(random, count(v_shape), specials);
+  c.q = q.values.data();
+  c.k = k.values.data();
+  c.v = v.values.data();
 
-  Shape mask_shape{c.batch, c.heads, c.q_len, c.kv_len};
-  std::vector<float> mask, sinks;
+  Shape mask_shape{q_batch, c.heads, c.q_len, columns}, bool_shape = mask_shape;
+  const auto broadcast = [&](Shape &shape) {
+    for (std::int64_t &size : shape)
+      size = random.one_in(3) ? std::min<std::int64_t>(size, 1) : size;
+  };
+  std::vector<float> mask, sinks, slopes;
+  std::vector<std::uint8_t> bytes;
   const bool masked = random.one_in(3);
   if (masked) {
-    for (std::int64_t &size : mask_shape)
-      size = random.one_in(3) ? std::min<std::int64_t>(size, 1) : size;
+    broadcast(mask_shape);
     mask = numbers(random, count(mask_shape), specials);
     for (float &value : mask)
       if (random.one_in(4))
-        value = -std::numeric_limits<float>::infinity();
-    std::int64_t step = 1;
-    for (std::size_t d = 4; d-- > 0; step *= std::max<std::int64_t>(1, mask_shape[d]))
-      c.mask_stride[d] = mask_shape[d] == 1 ? 0 : step;
+        value = -infinity;
+    const auto stride = contiguous(mask_shape);
+    std::copy(stride.begin(), stride.end(), c.mask_stride);
     c.mask = mask.data();
+  }
+  const bool hidden = random.one_in(3);
+  if (hidden) {
+    broadcast(bool_shape);
+    const std::int64_t shown = random.between(0, 8);
+    for (std::int64_t n = 0; n < count(bool_shape); ++n)
+      bytes.push_back(static_cast<std::uint8_t>(random.between(0, 7) < shown ? random.between(1, 255) : 0));
+    bytes.push_back(0); // so that there is a pointer
+    const auto stride = contiguous(bool_shape);
+    std::copy(stride.begin(), stride.end(), c.mask_bool_stride);
+    c.mask_bool = bytes.data();
   }
   if (random.one_in(3)) {
     sinks = numbers(random, c.heads, 4);
     c.sinks = sinks.data();
   }
+  if (random.one_in(3)) {
+    slopes = numbers(random, c.heads, random.one_in(3) ? 4 : 0);
+    for (float &slope : slopes)
+      slope *= random.one_in(2) ? 0x1p-4F : 0x1p-20F;
+    c.alibi_slopes = slopes.data();
+  }
 
-  Layout q_layout(random, q_shape), k_layout(random, k_shape), v_layout(random, v_shape);
+  // Pages: the keys that kv_lens leaves, in any order; all other slots hold NaN.
+  std::int64_t page_size = 1, pages = 0, table_stride = 0;
+  std::vector<std::int32_t> table;
+  Shape k_memory_shape = k_shape, v_memory_shape = v_shape;
+  Stored k_memory = k, v_memory = v;
+  if (paged) {
+    constexpr std::int64_t page_sizes[] = {1, 3, 16, 48, 64, 100, 256};
+    page_size = random.pick(page_sizes);
+    table_stride = (c.kv_len + page_size - 1) / page_size + random.between(0, 2);
+    pages = c.batch * table_stride + random.between(0, 3);
+    std::vector<std::int32_t> order(static_cast<std::size_t>(pages));
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t n = order.size(); n > 1; --n)
+      std::swap(order[n - 1], order[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(n) - 1))]);
+    table.assign(order.begin(), order.begin() + c.batch * table_stride);
+    k_memory_shape = {pages, c.kv_heads, page_size, c.head_dim};
+    v_memory_shape = {pages, c.kv_heads, page_size, c.value_dim};
+    const auto scatter = [&](Stored &to, const Stored &from, const Shape &shape, std::int64_t size) {
+      to.values.assign(static_cast<std::size_t>(count(shape)), std::numeric_limits<float>::quiet_NaN());
+      to.patterns.assign(from.dtype == EXATTN_F32 ? 0 : to.values.size(), 0xFFFF);
+      for (std::int64_t b = 0; b < c.batch; ++b)
+        for (std::int64_t j = 0; j < c.kv_lens[static_cast<std::size_t>(b)]; ++j)
+          for (std::int64_t h = 0; h < c.kv_heads; ++h) {
+            const std::int64_t page = table[static_cast<std::size_t>(b * table_stride + j / page_size)];
+            const auto at = static_cast<std::size_t>(((page * c.kv_heads + h) * page_size + j % page_size) * size);
+            const auto own = static_cast<std::size_t>(((b * c.kv_heads + h) * c.kv_len + j) * size);
+            for (std::size_t x = 0; x < static_cast<std::size_t>(size); ++x) {
+              to.values[at + x] = from.values[own + x];
+              if (from.dtype != EXATTN_F32)
+                to.patterns[at + x] = from.patterns[own + x];
+            }
+          }
+    };
+    scatter(k_memory, k, k_memory_shape, c.head_dim);
+    scatter(v_memory, v, v_memory_shape, c.value_dim);
+    for (std::int64_t b = 0; b < c.batch; ++b) // pages without a key are not looked at
+      for (std::int64_t n = 0; n < table_stride; ++n)
+        if (n * page_size >= c.kv_lens[static_cast<std::size_t>(b)])
+          table[static_cast<std::size_t>(b * table_stride + n)] = -1;
+    table.resize(table.size() + static_cast<std::size_t>(table_stride) + 1, -1); // for a table that begins later
+  }
+
+  const StoredLayout q_layout(random, q_shape, q), k_layout(random, k_memory_shape, k_memory);
+  const StoredLayout v_layout(random, v_memory_shape, v_memory);
   Layout mask_layout(random, mask_shape), out_layout(random, out_shape), lse_layout(random, lse_shape);
-  q_layout.fill(q_shape, q);
-  k_layout.fill(k_shape, k);
-  v_layout.fill(v_shape, v);
   if (masked)
     mask_layout.fill(mask_shape, mask);
 
@@ -221,6 +382,10 @@ void check_attention(std::uint64_t seed, exattn_pool *pool) {
       if (mask_shape[d] == 1)
         args.mask.stride[d] = 0;
   }
+  if (hidden) {
+    args.mask_bool = {bytes.data(), EXATTN_U8, 4, {}};
+    std::copy(c.mask_bool_stride, c.mask_bool_stride + 4, args.mask_bool.stride);
+  }
   args.out = out_layout.output();
   args.lse = lse_layout.output();
   args.lse.rank = 3;
@@ -229,30 +394,114 @@ void check_attention(std::uint64_t seed, exattn_pool *pool) {
   args.scale_mode = given ? EXATTN_SCALE_GIVEN : EXATTN_SCALE_DEFAULT;
   args.causal = c.causal;
   args.window = c.window;
+  args.softcap = c.softcap;
   args.fully_masked = c.fully_masked_zero ? EXATTN_FULLY_MASKED_ZERO : EXATTN_FULLY_MASKED_NAN;
   args.q_offsets = c.q_offsets.data();
   args.kv_lens = c.kv_lens.data();
   args.sinks = c.sinks;
+  args.alibi_slopes = c.alibi_slopes;
+  args.q_starts = ragged_queries ? c.q_starts.data() : nullptr;
+  args.kv_starts = ragged_keys ? c.kv_starts.data() : nullptr;
+  if (paged) {
+    args.page_table = table.data();
+    args.page_table_stride = table_stride;
+    args.page_size = page_size;
+    args.pages = pages;
+  }
   args.pool = pool;
   args.message = message;
   args.message_size = sizeof message;
 
+  // Where the call is cut in two, if it is: ragged keys would have to move for that.
+  std::int64_t edge = 0;
+  if (!ragged_keys && columns > 64 && random.one_in(2))
+    edge = 64 * random.between(1, columns / 64);
+  const bool cut = edge > 0 && (!paged || edge % page_size == 0);
+
+  // Rows that belong to no sequence are not written, by the oracle as little as by the kernels.
   std::vector<float> out[2], lse[2];
+  std::vector<std::uint8_t> states[2];
+  const std::vector<float> untouched_out(static_cast<std::size_t>(count(out_shape)), 12345.0F);
+  const std::vector<float> untouched_lse(static_cast<std::size_t>(count(lse_shape)), 12345.0F);
   for (const std::int32_t flavour : {EXATTN_EXACT, EXATTN_FAST}) {
-    out[flavour].resize(static_cast<std::size_t>(count(out_shape)));
-    lse[flavour].resize(static_cast<std::size_t>(count(lse_shape)));
+    out[flavour] = untouched_out;
+    lse[flavour] = untouched_lse;
     exattn::oracle::attention(c, oracle_flavour(flavour), out[flavour].data(), lse[flavour].data());
+    states[flavour] = exattn::oracle::attention_state(c, oracle_flavour(flavour));
   }
   each_kernel([&](std::int32_t lanes, std::int32_t flavour) {
     args.lanes = lanes;
     args.flavour = flavour;
-    const exattn_status status = exattn_attention(&args);
     INFO("seed ", seed, " lanes ", exattn_lanes_name(lanes), " flavour ", exattn_flavour_name(flavour), ": batch ",
          c.batch, " heads ", c.heads, "/", c.kv_heads, " q_len ", c.q_len, " kv_len ", c.kv_len, " dims ", c.head_dim,
-         "/", c.value_dim, " causal ", c.causal, " window ", c.window, " mask ", masked, " ", message);
-    REQUIRE(status == EXATTN_OK);
-    CHECK(first_difference(out_layout.read(out_shape), out[flavour]) == "");
-    CHECK(first_difference(lse_layout.read(lse_shape), lse[flavour]) == "");
+         "/", c.value_dim, " causal ", c.causal, " window ", c.window, " mask ", masked, " boolean ", hidden,
+         " ragged ", ragged_queries, "/", ragged_keys, " page size ", paged ? page_size : 0, " softcap ", c.softcap,
+         " alibi ", c.alibi_slopes != nullptr, " dtypes ", q.dtype, k.dtype, v.dtype);
+    const auto run = [&](const exattn_attention_args &call) {
+      const exattn_status status = exattn_attention(&call);
+      INFO("message: ", std::string(message));
+      REQUIRE(status == EXATTN_OK);
+    };
+    const auto check_outputs = [&] {
+      CHECK(first_difference(out_layout.read(out_shape), out[flavour]) == "");
+      CHECK(first_difference(lse_layout.read(lse_shape), lse[flavour]) == "");
+    };
+    const auto reset = [&] {
+      out_layout.fill(out_shape, untouched_out);
+      lse_layout.fill(lse_shape, untouched_lse);
+    };
+    reset();
+    run(args);
+    check_outputs();
+
+    // The state after all keys.
+    exattn_attention_args stopping = args;
+    std::size_t bytes_needed = 0;
+    REQUIRE(exattn_attention_state_size(&args, &bytes_needed) == EXATTN_OK);
+    REQUIRE(bytes_needed == states[flavour].size());
+    std::vector<std::uint8_t> state(bytes_needed, 0xA5);
+    stopping.out.data = nullptr;
+    stopping.lse.data = nullptr;
+    stopping.state_out = state.data();
+    stopping.state_out_size = state.size();
+    run(stopping);
+    CHECK(state == states[flavour]);
+
+    // Stopped at an edge and gone on from there.
+    if (cut) {
+      INFO("edge ", edge);
+      std::vector<std::int64_t> before, after;
+      for (const std::int64_t length : c.kv_lens) {
+        before.push_back(std::min(length, edge));
+        after.push_back(std::max<std::int64_t>(length - edge, 0));
+      }
+      stopping.kv_len = edge;
+      stopping.kv_lens = before.data();
+      run(stopping);
+      exattn_attention_args going = args;
+      going.kv_len = c.kv_len - edge;
+      going.kv_lens = after.data();
+      going.kv_offset = edge;
+      going.sinks = nullptr;
+      going.state_in = state.data();
+      going.state_in_size = state.size();
+      const auto forward = [](exattn_tensor &tensor, std::int64_t elements, std::int64_t size) {
+        tensor.data = static_cast<const char *>(tensor.data) + elements * size;
+      };
+      if (paged) {
+        going.page_table += edge / page_size;
+      } else {
+        forward(going.k, edge * going.k.stride[2], k.dtype == EXATTN_F32 ? 4 : 2);
+        forward(going.v, edge * going.v.stride[2], v.dtype == EXATTN_F32 ? 4 : 2);
+      }
+      if (masked)
+        forward(going.mask, edge * going.mask.stride[3], 4);
+      if (hidden)
+        forward(going.mask_bool, edge * going.mask_bool.stride[3], 1);
+      reset();
+      run(going);
+      check_outputs();
+    }
   });
 }
 
@@ -293,6 +542,32 @@ TEST_CASE("softmax rows at every lane kind have the oracle's bits, strided and i
       }
     });
   }
+}
+
+TEST_CASE("tanh at every lane kind has the oracle's bits over a sample of all numbers") {
+  std::vector<float> x;
+  for (std::uint64_t pattern = 0; pattern <= 0xFFFFFFFF; pattern += 49999)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
+  for (std::uint64_t pattern = 0x3E000000; pattern <= 0x41200000; pattern += 997) { // 1/8 to 10, both signs
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
+    x.push_back(-x.back());
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  x.insert(x.end(), {0.0F, -0.0F, infinity, -infinity});
+  each_kernel([&](std::int32_t lanes, std::int32_t flavour) {
+    INFO("lanes ", exattn_lanes_name(lanes), " flavour ", exattn_flavour_name(flavour));
+    std::vector<float> got(x.size());
+    REQUIRE(exattn_evaluate(EXATTN_FUNCTION_TANH, flavour, lanes, x.data(), got.data(), x.size()) == EXATTN_OK);
+    std::size_t differing = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float expected = exattn::oracle::tangent(x[i], oracle_flavour(flavour));
+      const bool same = std::isnan(expected)
+                            ? std::isnan(got[i])
+                            : std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(expected);
+      differing += same ? 0 : 1;
+    }
+    CHECK(differing == 0);
+  });
 }
 
 TEST_CASE("exp and log at every lane kind have the oracle's bits over a sample of their domains") {

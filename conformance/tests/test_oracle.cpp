@@ -908,6 +908,10 @@ TEST_CASE("the bytes of a state") {
                        0xFF800000u, kNanBits,   2, 0,        // the sink +inf: m = -inf, l NaN
                        0,           bits(2.0F), 3, kNanBits, // the sink and a key
                        0,           kNanBits,   3, kNanBits}));
+    // A score that is NaN is no maximum.
+    Problem nan = scores({std::bit_cast<float>(0xFFC12345u)}, {1});
+    CHECK(nan.state(flavour) == state_bytes({number,      0,        1, 0,       1, 0, 1, 0, 1, 0, 64, 0, 0, 0, 1, 0, //
+                                             0xFF800000u, kNanBits, 1, kNanBits}));
     // Nothing at all.
     Problem none(1, 1, 1, 0);
     CHECK(none.state(flavour) ==

@@ -443,3 +443,19 @@ TEST_CASE("state: an unfinished call leaves nothing that passes for a state") {
   CHECK(exattn_attention(&args) == EXATTN_ERROR_STATE);
   CHECK(problem.text() == "state_in does not begin with exattn-1: it is no state of this definition");
 }
+
+TEST_CASE("state: sinks are not looked at where a call goes on") {
+  Problem problem(1, 2, 1, 3, 128, 4, 4);
+  Bytes state(state_size(problem.args));
+  exattn_attention_args args = part_of(problem, 0, 64, {});
+  args.state_out = state.data();
+  args.state_out_size = state.size();
+  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  args = part_of(problem, 64, 128, state);
+  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  const std::vector<std::uint32_t> out = problem.out.bits();
+  problem.sinks = {5.0F, std::numeric_limits<float>::quiet_NaN()};
+  args.sinks = problem.sinks.data();
+  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  CHECK(problem.out.bits() == out);
+}

@@ -2,9 +2,11 @@
 // interface offers and compared with one reference: contiguous binary32, one call, one thread, scalar lanes. What fails
 // is made smaller for as long as it fails, and printed.
 //
-//   EXATTN_PROPERTY_CASES  how many problems, 60 if not set
-//   EXATTN_PROPERTY_SEED   the seed of the first one, 1 if not set; each further one has the next seed. A report names
-//                          the seed of its problem, so that seed with one case shows it again.
+// EXATTN_PROPERTY_CASES is how many problems, 60 if not set; with fewer it is not checked that every way was taken.
+// When it is set, the number of problems that took each way is printed.
+//
+// EXATTN_PROPERTY_SEED is the seed of the first problem, 1 if not set; each further one has the next seed. A report
+// names the seed of its problem: that seed with one case shows it again.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -195,8 +195,8 @@ enum {
  * - Ragged keys (kv_starts): likewise k and v. A mask still has a column for every key of its row's sequence, so its Tk
  *   is the length of the longest sequence.
  * - Pages (page_table): k is [pages, Hkv, page_size, D], v [pages, Hkv, page_size, Dv]; key n of sequence b is in slot
- *   n % page_size of the page page_table[b * page_table_stride + n / page_size]. Entries of pages that no row of the
- *   sequence sees are not looked at. */
+ *   n % page_size of the page page_table[b * page_table_stride + n / page_size]. Entries of pages in which
+ *   no row of the sequence sees a key by kv_len, causal and window are not looked at. */
 typedef struct exattn_attention_args {
   size_t struct_size; /**< sizeof(exattn_attention_args) */
 
