@@ -246,11 +246,11 @@ void set_shapes(Call &call) {
   const NpyArray &q = call.q;
   const NpyArray &k = call.k;
   const NpyArray &v = call.v;
-  if (v.shape.size() != k.shape.size()) {
-    misfit(v, "it must have as many dimensions as k, whose shape is " + shape_text(k.shape));
-  }
   if (!call.paged && call.ragged_q == call.ragged_kv && k.shape.size() != q.shape.size()) {
     misfit(k, "it must have as many dimensions as q, whose shape is " + shape_text(q.shape));
+  }
+  if (v.shape.size() != k.shape.size()) {
+    misfit(v, "it must have as many dimensions as k, whose shape is " + shape_text(k.shape));
   }
   const FourSizes q4 = four_sizes(q);
   const FourSizes k4 = four_sizes(k);
