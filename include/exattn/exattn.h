@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #define EXATTN_VERSION_MAJOR 0
-#define EXATTN_VERSION_MINOR 1
+#define EXATTN_VERSION_MINOR 2
 #define EXATTN_VERSION_PATCH 0
-#define EXATTN_VERSION "0.1.0"
+#define EXATTN_VERSION "0.2.0"
 
 /** The version of the definition that the bits follow. Other bits would be another version. */
 #define EXATTN_DEFINITION "exattn-1"
@@ -240,10 +240,10 @@ typedef struct exattn_attention_args {
   int64_t page_size;         /**< keys of a page, 1 or more */
   int64_t pages;             /**< how many there are: entries are 0 to pages - 1 */
 
-  int64_t kv_offset;     /**< absolute position of key 0 of this call, a multiple of 64 */
-  const void *state_in;  /**< where an earlier call stopped (definition, section 14); or null */
-  size_t state_in_size;  /**< bytes at state_in, exattn_attention_state_size of them */
-  void *state_out;       /**< receives where this call stops; or null. May be state_in */
+  int64_t kv_offset;    /**< absolute position of key 0 of this call, a multiple of 64 */
+  const void *state_in; /**< where an earlier call stopped (definition, section 14); or null */
+  size_t state_in_size; /**< bytes at state_in, exattn_attention_state_size of them */
+  void *state_out; /**< receives where this call stops; or null. May be state_in. Void after an error of the executor */
   size_t state_out_size; /**< bytes at state_out, exattn_attention_state_size or more */
 
   void *scratch;       /**< exattn_attention_scratch_size bytes, any alignment; or null: the library allocates */
