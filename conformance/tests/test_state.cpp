@@ -459,3 +459,28 @@ TEST_CASE("state: sinks are not looked at where a call goes on") {
   REQUIRE(exattn_attention(&args) == EXATTN_OK);
   CHECK(problem.out.bits() == out);
 }
+
+TEST_CASE("state: going on keeps the sink") {
+  // No key in either part. The sink NaN makes its row NaN, which only a row that has a sink is; -1.5 is the other's
+  // lse.
+  Problem problem(1, 2, 2, 1, 128, 1, 1);
+  problem.use_lse();
+  problem.kv_lens = {0};
+  problem.args.kv_lens = problem.kv_lens.data();
+  problem.sinks = {std::numeric_limits<float>::quiet_NaN(), -1.5F};
+  problem.args.sinks = problem.sinks.data();
+  Bytes state(state_size(problem.args));
+  exattn_attention_args args = part_of(problem, 0, 64, {});
+  args.state_out = state.data();
+  args.state_out_size = state.size();
+  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  args = part_of(problem, 64, 128, state);
+  args.sinks = nullptr;
+  args.state_out = state.data();
+  args.state_out_size = state.size();
+  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  CHECK(problem.out.bits() == std::vector<std::uint32_t>{0x7FC00000, 0});
+  CHECK(problem.lse.bits() == std::vector<std::uint32_t>{0x7FC00000, bits(-1.5F)});
+  CHECK(state == StateBytes{0, 1, 2, 1, 1, 128, 0, {0}}.bytes(
+                     std::vector<std::uint32_t>{kMinusInfinity, 0x7FC00000, 2, 0, bits(-1.5F), bits(1.0F), 2, 0}));
+}
