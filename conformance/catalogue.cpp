@@ -1283,6 +1283,22 @@ void add_resumed(Cases &cases) {
                       .sinks(constant(kMinusZero))
                       .resume({64})
                       .finish());
+  cases.push_back(
+      Attention("resume-value-minus-0", "a value sum of -0 is written to a state as it is", {1, 1, 1, 2, 150, 1, 3})
+          .q(constant(kOne))
+          .k(constant(0))
+          .scores(64, 149, kOne)
+          .scale(kOne)
+          .v(constant(kMinusZero))
+          .set('v', {0, 0, 0, kAll}, kMinusZero | 1)
+          .resume({64, 128})
+          .finish());
+  cases.push_back(Attention("resume-short",
+                            "the position of the next key follows the call, not what its sequences hold",
+                            {2, 2, 1, 2, 150, 8, 6})
+                      .kv_lens({30, 50})
+                      .resume({64, 128})
+                      .finish());
   cases.push_back(Attention("resume-options", "a cap, ALiBi and the causal rule: positions stay absolute after a stop",
                             {2, 4, 2, 7, 150, 8, 6})
                       .causal()

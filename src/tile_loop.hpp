@@ -40,9 +40,9 @@ class TileLoop {
   // [all_begin, all_end); outside [any_begin, any_end) no row sees any; between, each row has its own limits, or, with
   // a boolean mask that hides something, an entry for each key.
   struct Visibility {
-    int any_begin, any_end, all_begin, all_end;
     Float row_begin[kVectors], row_end[kVectors];
     const float *seen; // [kBlockKeys][kStripRows], 1 for a key that the row sees, else 0; or null
+    int any_begin, any_end, all_begin, all_end;
 
     bool empty() const { return any_begin >= any_end; }
     bool partial(int begin, int end) const { return begin < all_begin || end > all_end; }
@@ -252,7 +252,7 @@ private:
   // ---- The keys that a strip sees of a block (section 4) ----
 
   Visibility visibility(Strip &strip, std::int64_t block) {
-    Visibility visible{int{kBlockKeys}, 0, 0, int{kBlockKeys}, {}, {}, nullptr};
+    Visibility visible{{}, {}, nullptr, int{kBlockKeys}, 0, 0, int{kBlockKeys}};
     float begins[kStripRows], ends[kStripRows];
     for (int r = 0; r < kStripRows; ++r) {
       const int begin = static_cast<int>(std::clamp<std::int64_t>(strip.begin[r] - block, 0, kBlockKeys));
