@@ -555,8 +555,27 @@ exattn_status check_state_contents(const exattn_attention_args &args, const unsi
                           b, end, args.kv_offset, present_keys_of(args, b));
     }
   }
+  constexpr std::uint32_t kOne = 0x3F800000;
+  constexpr std::uint32_t kInfinite = 0x7F800000;
+  constexpr std::uint32_t kNan = 0x7FC00000;
+  constexpr std::uint32_t kMinusZero = 0x80000000;
   const std::int64_t row_bytes = state_row_bytes(args.value_dim);
   for (std::int64_t row = 0; part != state + bytes; ++row, part += row_bytes) {
+    // A sum is 0, at least 1, or NaN (definition, sections 8 and 14); a maximum is neither -0 nor NaN.
+    const std::uint32_t sum = load_le32(part + 4 * kStateSumWord);
+    if (sum != 0 && sum != kNan && (sum < kOne || sum >= kInfinite)) {
+      return message.fail(EXATTN_ERROR_STATE,
+                          "state_in is damaged: row %" PRId64 " has a sum with the bits %08" PRIX32
+                          ", must be 0, at least 1, or 7FC00000",
+                          row, sum);
+    }
+    const std::uint32_t maximum = load_le32(part + 4 * kStateMaximumWord);
+    if (maximum == kMinusZero || (maximum & ~kMinusZero) > kInfinite) {
+      return message.fail(EXATTN_ERROR_STATE,
+                          "state_in is damaged: row %" PRId64 " has a maximum with the bits %08" PRIX32
+                          ", must be a number and not -0",
+                          row, maximum);
+    }
     const std::uint32_t flags = load_le32(part + 4 * kStateFlagsWord);
     if ((flags & ~(kStateSawKey | kStateHasSink)) != 0) {
       return message.fail(EXATTN_ERROR_STATE, "state_in is damaged: row %" PRId64 " has the flags %08" PRIX32, row,

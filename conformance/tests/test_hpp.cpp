@@ -287,6 +287,9 @@ TEST_CASE("c++: ragged sequences and pages") {
   std::fill(out, out + 3, -1.0F);
   exattn::attention(args);
   CHECK(std::vector<float>(out, out + 3) == std::vector<float>{0.5F, 3.5F, 3.5F});
+  paged.kv_len = -1; // two entries of two keys
+  CHECK(exattn::attention_arguments(q, paged_k, paged_v, result, paged).kv_len == 4);
+  CHECK(contains(thrown_by([&] { exattn::start_from(args, exattn::state(), 64); }).text, "the state is empty"));
 
   const auto words_of = [&](const exattn::tensor &some_q, const exattn::tensor &some_k, const exattn::layout &some) {
     return thrown_by([&] { exattn::attention_arguments(some_q, some_k, some_k, result, some); });

@@ -374,7 +374,9 @@ TEST_CASE("softcap") {
   };
   CHECK(lse_of("--softcap 2") == doctest::Approx(2 * std::tanh(3.0)).epsilon(1e-6));
   CHECK(lse_of("--softcap 0x41200000") == doctest::Approx(10 * std::tanh(0.6)).epsilon(1e-6));
-  for (const char *softcap : {"-1", "inf", "nan", "-0"}) {
+  check_refused(folder, kFiles + "--out no.npy --softcap 1e-46", "'1e-46' is closer to 0 than any float32 but 0");
+  check_refused(folder, kFiles + "--out no.npy --scale 0x1p-151", "'0x1p-151' is closer to 0 than any float32 but 0");
+  for (const char *softcap : {"-1", "inf", "nan", "-0", "0"}) {
     check_refused(folder, kFiles + "--out no.npy --softcap " + softcap, "softcap");
   }
   check_refused(folder, kFiles + "--out no.npy --softcap x", "--softcap: 'x' is not a float32");

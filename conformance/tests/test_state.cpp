@@ -1,5 +1,6 @@
 // States: their bytes by hand, going on from them, and what is refused.
 #include "problem.hpp"
+#include "state.hpp"
 #include "state_bytes.hpp"
 
 #include "exattn/exattn.h"
@@ -406,6 +407,23 @@ TEST_CASE("state: each damaged bit of what can be checked is found, and nothing 
   for (std::size_t row = 0; row < 8; ++row) {
     for (int bit = 2; bit < 32; ++bit) { // flags that there are not
       damage(64 + 16 + row * 16 + 8 + static_cast<std::size_t>(bit / 8), bit % 8);
+    }
+  }
+  for (std::size_t row = 0; row < 8; ++row) { // maxima and sums that no row can have
+    const std::size_t at = 64 + 16 + row * 16;
+    const struct {
+      std::size_t at;
+      std::uint32_t bits;
+    } impossible[] = {{at, 0x7FC00000},     {at, 0xFF800001},     {at, 0x80000000},     {at + 4, 0xBF800000},
+                      {at + 4, 0x3F7FFFFF}, {at + 4, 0x00000001}, {at + 4, 0x80000000}, {at + 4, 0x7F800000},
+                      {at + 4, 0xFF800000}, {at + 4, 0x7FC00001}, {at + 4, 0xFFC00000}};
+    for (const auto &word : impossible) {
+      const Bytes whole = state;
+      exattn::store_le32(state.data() + word.at, word.bits);
+      INFO("byte " << word.at << ", bits " << word.bits << ": " << problem.text());
+      REQUIRE(name(exattn_attention(&args)) == "EXATTN_ERROR_STATE");
+      REQUIRE(problem.text().find("state_in is damaged: row " + std::to_string(row)) != std::string::npos);
+      std::copy(whole.begin(), whole.end(), state.begin());
     }
   }
   for (std::size_t size = 0; size < state.size() + 100; ++size) {

@@ -224,7 +224,7 @@ typedef struct exattn_attention_args {
   int32_t causal;       /**< 1: row i sees keys j <= q_offset + i only; 0: no such rule */
   int32_t fully_masked; /**< EXATTN_FULLY_MASKED_* */
   int64_t q_offset;     /**< absolute position of query row 0, 0 or more */
-  int64_t window;       /**< above 0: row i sees keys j > q_offset + i - window only */
+  int64_t window;       /**< above 0: row i sees keys j > q_offset + i - window only; 0 or below: none */
   float softcap;    /**< above 0 and finite: scores become softcap * tanh(score / softcap) before any mask; 0: none */
   int32_t reserved; /**< 0 */
 
@@ -253,8 +253,8 @@ typedef struct exattn_attention_args {
   const exattn_executor *executor; /**< the caller's threads, or null; not together with pool. Neither: serial */
 
   const char **kernel; /**< receives the name of the kernel that ran, such as "avx2/exact"; or null */
-  char *message;       /**< receives what was wrong and what is allowed, zero-terminated; or null */
-  size_t message_size; /**< bytes at message */
+  char *message;       /**< receives what was wrong and what is allowed, zero-terminated, or ""; or null */
+  size_t message_size; /**< bytes at message, which no tensor may share. Not written if struct_size is wrong */
 } exattn_attention_args;
 
 /* Every field by name would need C++20, and fewer fields than there are bring warnings. */
@@ -284,8 +284,9 @@ EXATTN_API exattn_status exattn_attention_scratch_size(const exattn_attention_ar
 /** Bytes of a state of these arguments (definition, section 14): it holds, for every row, what is needed to go on with
  * further keys in another call, process or machine, with the bits that one call would have given. The call that stops
  * sets state_out; the one that goes on sets state_in, kv_offset where the other stopped, and k and v of the keys from
- * there on. Both have the same flavour, sequences, heads, rows and value_dim; sinks count where a row starts, so they
- * are not looked at with state_in. A sequence whose keys ended before a multiple of 64 can take no more.
+ * there on. Both have the same flavour, sequences, heads, rows and value_dim, which is checked, and all other options
+ * alike (scale, positions, q_starts, softcap, ...), which can't be. Sinks count where a row starts, so they are not
+ * looked at with state_in. A sequence whose keys ended before the key at which the call stops can take no more.
  *
  * Only the order of the keys is fixed, not the calls: partial results over other key ranges can't be put together
  * without changing bits (exattn_merge_tolerant). */

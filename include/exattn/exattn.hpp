@@ -129,7 +129,7 @@ inline exattn_output to_c(const output &result) noexcept {
 }
 
 /// For the fields mask and mask_bool, [B, H, Tq, Tk] as exattn.h says: a dimension of size 1 stands for all of its
-/// indices.
+/// indices. The other sizes are the caller's word: neither this nor the call compares them with the arguments'.
 inline exattn_tensor to_c_mask(const tensor &mask) noexcept {
   exattn_tensor result = to_c(mask);
   for (std::size_t n = 0; n < 4; ++n) {
@@ -202,8 +202,8 @@ struct layout {
   std::vector<std::int64_t> kv_starts;
   /// [B, entries of a sequence]: k and v are [pages, Hkv, page_size, D].
   std::vector<std::int32_t> page_table;
-  /// With a page table: the most keys that a sequence has.
-  std::int64_t kv_len = 0;
+  /// With a page table: the most keys that a sequence has; below 0: as many as its entries have room for.
+  std::int64_t kv_len = -1;
 };
 
 /// Arguments of an attention call over ragged sequences, paged keys, or both. The arguments point into `lies`, which
@@ -225,7 +225,7 @@ inline exattn_attention_args attention_arguments(const tensor &q, const tensor &
     detail::expect("the number of entries of the page table", entries, batch * args.page_table_stride);
     args.pages = k.shape[0];
     args.page_size = k.shape[2];
-    args.kv_len = lies.kv_len;
+    args.kv_len = lies.kv_len < 0 ? args.page_table_stride * args.page_size : lies.kv_len;
   } else if (lies.kv_starts.empty()) {
     detail::expect("the batch of k", k.shape[0], batch);
   }
@@ -443,8 +443,11 @@ inline std::size_t state_size(const exattn_attention_args &args) {
 }
 
 /// Makes the call go on from a state whose next key is at kv_offset. The arguments point into it: it must live until
-/// the call.
-inline void start_from(exattn_attention_args &args, const state &from, std::int64_t kv_offset) noexcept {
+/// the call. Throws error(EXATTN_ERROR_STATE) if it is empty, which C would take for none.
+inline void start_from(exattn_attention_args &args, const state &from, std::int64_t kv_offset) {
+  if (from.empty()) {
+    throw error(EXATTN_ERROR_STATE, "the state is empty: it must be what a call with stop_in has left");
+  }
   args.state_in = from.data();
   args.state_in_size = from.size();
   args.kv_offset = kv_offset;

@@ -391,6 +391,9 @@ void read_numbers(exattn_attention_args &args, const AttentionOptions &options) 
     args.scale = parse_float(options.scale, "--scale");
   }
   args.softcap = options.softcap.empty() ? 0 : parse_float(options.softcap, "--softcap");
+  if (!options.softcap.empty() && args.softcap == 0.0F) {
+    throw InputError("--softcap " + options.softcap + ": must be above 0; leave it out for none");
+  }
   args.causal = options.causal ? 1 : 0;
   args.window = options.window.empty() ? 0 : parse_integer(options.window, "--window", 0);
   args.kv_offset = options.kv_offset.empty() ? 0 : parse_integer(options.kv_offset, "--kv-offset", 0);
@@ -534,7 +537,8 @@ void add_attention(CLI::App &app, int &exit_code) {
   add("--mask-bool", options->mask_bool, "FILE", "0 hides a key from a row; bool or uint8, broadcast likewise");
   add("--alibi", options->alibi, "FILE|X,..", "A slope per head: -slope * |distance| is added to the scores");
   add("--sinks", options->sinks, "FILE|X,..", "A sink logit per head");
-  command->add_flag("--causal", options->causal, "A query at position p sees keys 0 to p only");
+  command->add_flag("--causal", options->causal, "A query at position p sees keys 0 to p only")
+      ->disable_flag_override();
   add("--q-offset", options->q_offset, "FILE|N,..", "Position of the first query, for all sequences or one for each");
   add("--window", options->window, "N", "A query at position p sees keys after p - N only");
   add("--kv-len", options->kv_len, "FILE|N,..", "Only the first N keys count, for all sequences or one for each");

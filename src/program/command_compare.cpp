@@ -150,7 +150,7 @@ void add_compare(CLI::App &app, int &exit_code) {
       ->add_option("--max-abs", options->max_abs,
                    "Largest difference that passes; without it the bits must be the same")
       ->type_name("X");
-  command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--json", options->json, "Print JSON")->disable_flag_override();
   command->footer(
       "Differences are computed in double precision; two NaNs do not differ there, one NaN differs without\n"
       "bound. Exit code 0 when the files pass, 1 when they do not.\n\n"

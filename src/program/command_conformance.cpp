@@ -206,7 +206,7 @@ void add_conformance(CLI::App &app, int &exit_code) {
   command->add_option("--golden", options->golden, "Where the golden files are")->type_name("DIR");
   command->add_option("--json", options->json, "Write a report to this file")->type_name("FILE");
   command->add_option("--junit", options->junit, "Write a JUnit report to this file")->type_name("FILE");
-  command->add_flag("--quiet", options->quiet, "Print failures and the summary only");
+  command->add_flag("--quiet", options->quiet, "Print failures and the summary only")->disable_flag_override();
   command->footer(
       "Exit code 0 when everything matches, 1 on a mismatch or when nothing was executed, 2 on wrong usage or\n"
       "a golden file that is damaged. The last line is: N passed, N failed.\n"

@@ -443,7 +443,7 @@ void add_functions(CLI::App &app, int &exit_code) {
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--max-ulp", options->max_ulp, "Exit code 1 when a worst error is above this")->type_name("X");
-  command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--json", options->json, "Print JSON")->disable_flag_override();
   command->footer(
       "The error is against e^x, ln x and tanh x in double precision (good to about 4e-9 of these ulp), in units in\n"
       "the last place of the true value's binade. The SHA-256 is over all results, little-endian, in the order of "

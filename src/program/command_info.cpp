@@ -121,7 +121,7 @@ void info(bool json) {
 void add_info(CLI::App &app, int &exit_code) {
   CLI::App *command = app.add_subcommand("info", "Say which lane kinds there are, and which kernels really run");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print JSON");
+  command->add_flag("--json", *json, "Print JSON")->disable_flag_override();
   command->footer(
       "The columns exact and fast hold the name that the kernel reported from a call made just now; the lines\n"
       "\"auto\" what a call gets that names no lane kind. EXATTN_LANES in the environment changes those.\n\n"

@@ -22,7 +22,7 @@ void add_run_options(CLI::App &command, RunOptions &options) {
       ->type_name("N")
       ->capture_default_str();
   command.add_option("--out", options.out, "Write the output to this .npy file");
-  command.add_flag("--json", options.json, "Print JSON");
+  command.add_flag("--json", options.json, "Print JSON")->disable_flag_override();
 }
 
 std::vector<std::string> split_list(const std::string &list) {
@@ -109,6 +109,12 @@ float parse_float(const std::string &text, const char *option) {
   const bool digits_alone = text.find_first_not_of("+-.0123456789abcdefpxABCDEFPX") == std::string::npos;
   if (text.empty() || !digits_alone || end != text.c_str() + text.size() || !std::isfinite(value)) {
     refuse();
+  }
+  const std::string digits =
+      text.substr(0, text.find_first_of(text.find_first_of("xX") == std::string::npos ? "eE" : "pP"));
+  if (value == 0.0F && digits.find_first_of("123456789abcdefABCDEF") != std::string::npos) {
+    throw InputError(std::string(option) + ": '" + text +
+                     "' is closer to 0 than any float32 but 0; write 0 if that is meant");
   }
   return value;
 }
