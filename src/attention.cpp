@@ -111,6 +111,36 @@ exattn_status attend(const exattn_attention_args &args, Message &message) noexce
   return status;
 }
 
+exattn_status find_scratch_size(const exattn_attention_args &args, std::size_t &bytes, Message &message) noexcept {
+  Team team;
+  std::size_t slice_size = 0;
+  const exattn_status status = check_attention_sizes(args, team, slice_size, message);
+  if (status != EXATTN_OK || scratch_size(slice_size, team.threads, bytes)) {
+    return status;
+  }
+  return message.fail(EXATTN_ERROR_OVERFLOW, "the scratch of %d threads does not fit in size_t", team.threads);
+}
+
+// What the two size queries have in common.
+template <class Find>
+exattn_status answer_size(const exattn_attention_args *args, std::size_t *bytes, Find find) noexcept {
+  exattn_attention_args taken;
+  exattn_status status = take_args(args, taken);
+  if (status != EXATTN_OK) {
+    return status;
+  }
+  Message message(taken.message, taken.message_size);
+  if (bytes == nullptr) {
+    return message.fail(EXATTN_ERROR_NULL, "bytes is null");
+  }
+  std::size_t size = 0;
+  status = find(taken, size, message);
+  if (status == EXATTN_OK) {
+    *bytes = size;
+  }
+  return status;
+}
+
 } // namespace
 
 } // namespace exattn
@@ -126,45 +156,11 @@ exattn_status exattn_attention(const exattn_attention_args *args) {
 }
 
 exattn_status exattn_attention_scratch_size(const exattn_attention_args *args, size_t *bytes) {
-  exattn_attention_args taken;
-  exattn_status status = exattn::take_args(args, taken);
-  if (status != EXATTN_OK) {
-    return status;
-  }
-  exattn::Message message(taken.message, taken.message_size);
-  if (bytes == nullptr) {
-    return message.fail(EXATTN_ERROR_NULL, "bytes is null");
-  }
-  exattn::Team team;
-  std::size_t slice_size = 0;
-  status = exattn::check_attention_sizes(taken, team, slice_size, message);
-  if (status != EXATTN_OK) {
-    return status;
-  }
-  std::size_t size = 0;
-  if (!exattn::scratch_size(slice_size, team.threads, size)) {
-    return message.fail(EXATTN_ERROR_OVERFLOW, "the scratch of %d threads does not fit in size_t", team.threads);
-  }
-  *bytes = size;
-  return EXATTN_OK;
+  return exattn::answer_size(args, bytes, exattn::find_scratch_size);
 }
 
 exattn_status exattn_attention_state_size(const exattn_attention_args *args, size_t *bytes) {
-  exattn_attention_args taken;
-  exattn_status status = exattn::take_args(args, taken);
-  if (status != EXATTN_OK) {
-    return status;
-  }
-  exattn::Message message(taken.message, taken.message_size);
-  if (bytes == nullptr) {
-    return message.fail(EXATTN_ERROR_NULL, "bytes is null");
-  }
-  std::size_t size = 0;
-  status = exattn::check_state_size(taken, size, message);
-  if (status == EXATTN_OK) {
-    *bytes = size;
-  }
-  return status;
+  return exattn::answer_size(args, bytes, exattn::check_state_size);
 }
 
 float exattn_default_scale(int64_t head_dim) {
