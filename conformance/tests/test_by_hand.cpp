@@ -95,6 +95,23 @@ struct Counting : Problem {
   std::vector<std::uint8_t> mask_bool;
 };
 
+// One query on keys that are given; scale 1.
+struct OneQuery : Problem {
+  OneQuery(std::int32_t lanes, std::int32_t flavour, const std::vector<float> &query, const std::vector<float> &keys)
+      : Problem(1, 1, 1, 1, static_cast<std::int64_t>(keys.size() / query.size()),
+                static_cast<std::int64_t>(query.size()), 1) {
+    args.lanes = lanes;
+    args.flavour = flavour;
+    args.scale_mode = EXATTN_SCALE_GIVEN;
+    args.scale = 1.0F;
+    use_lse();
+    q = query;
+    k = keys;
+    args.q.data = q.data();
+    args.k.data = k.data();
+  }
+};
+
 constexpr std::uint32_t kNan = 0x7FC00000;
 constexpr std::uint32_t kMinusInfinityBits = 0xFF800000;
 
@@ -328,17 +345,8 @@ TEST_CASE("attention: a sink of -inf is no sink") {
 TEST_CASE("attention: the log-sum-exp is natural, and holds the maximum") {
   // q = (ln 2, ln 3) and keys (1, 0), (0, 1), (1, 1): weights as 2, 3 and 6; V = 1, 2, 3.
   on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
-    Problem problem(1, 1, 1, 1, 3, 2, 1);
-    problem.args.lanes = lanes;
-    problem.args.flavour = flavour;
-    problem.args.scale_mode = EXATTN_SCALE_GIVEN;
-    problem.args.scale = 1.0F;
-    problem.use_lse();
-    problem.q = {std::log(2.0F), std::log(3.0F)};
-    problem.k = {1.0F, 0.0F, 0.0F, 1.0F, 1.0F, 1.0F};
+    OneQuery problem(lanes, flavour, {std::log(2.0F), std::log(3.0F)}, {1.0F, 0.0F, 0.0F, 1.0F, 1.0F, 1.0F});
     problem.v = {1.0F, 2.0F, 3.0F};
-    problem.args.q.data = problem.q.data();
-    problem.args.k.data = problem.k.data();
     problem.args.v.data = problem.v.data();
     REQUIRE(problem.run() == EXATTN_OK);
     CHECK(static_cast<double>(problem.out.values()[0]) == doctest::Approx(26.0 / 11.0).epsilon(1e-6));
@@ -484,16 +492,7 @@ TEST_CASE("attention: the block sum, term by term") {
 TEST_CASE("attention: the exact flavour rounds twice, the fast one once") {
   // -(1 + 2^-11) + (1 + 2^-12)^2 is 2^-24; the square alone is rounded to 1 + 2^-11. One key: its score is the lse.
   on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
-    Problem problem(1, 1, 1, 1, 1, 2, 1);
-    problem.args.lanes = lanes;
-    problem.args.flavour = flavour;
-    problem.args.scale_mode = EXATTN_SCALE_GIVEN;
-    problem.args.scale = 1.0F;
-    problem.use_lse();
-    problem.q = {1.0F, 1.0F + 0x1p-12F};
-    problem.k = {-(1.0F + 0x1p-11F), 1.0F + 0x1p-12F};
-    problem.args.q.data = problem.q.data();
-    problem.args.k.data = problem.k.data();
+    OneQuery problem(lanes, flavour, {1.0F, 1.0F + 0x1p-12F}, {-(1.0F + 0x1p-11F), 1.0F + 0x1p-12F});
     REQUIRE(problem.run() == EXATTN_OK);
     CHECK(problem.lse.values()[0] == (flavour == EXATTN_FAST ? 0x1p-24F : 0.0F));
   });

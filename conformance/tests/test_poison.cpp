@@ -166,6 +166,15 @@ void flip(void *base, std::ptrdiff_t offset) {
   static_cast<unsigned char *>(base)[offset] ^= 1;
 }
 
+void check_poisoned(const CallProblem &p, const NamedLayout &named, const Fill &poison, std::int32_t lanes,
+                    LeftOut &left_out) {
+  const std::string problem = poisoned(library(), p, named, poison, lanes, left_out);
+  INFO(describe(p) << "\n"
+                   << std::string(named.name) << ", " << std::string(poison.name) << ", "
+                   << std::string(exattn_lanes_name(lanes)) << ": " << problem);
+  CHECK(problem.empty());
+}
+
 // Small enough for the emulated fused multiply-add too.
 constexpr std::int64_t kMostWork = 60'000;
 
@@ -198,11 +207,7 @@ TEST_CASE("poison: what must not matter does not") {
       for (const Fill &poison : kPoisons) {
         // Every lane kind over the poisons of a layout, and every pair over the problems.
         const std::int32_t lanes = usable[next++ % usable.size()];
-        const std::string problem = poisoned(library(), p, named, poison, lanes, left_out);
-        INFO(describe(p) << "\n"
-                         << std::string(named.name) << ", " << std::string(poison.name) << ", "
-                         << std::string(exattn_lanes_name(lanes)) << ": " << problem);
-        CHECK(problem.empty());
+        check_poisoned(p, named, poison, lanes, left_out);
         kernels.insert(exattn_lanes_name(lanes) + std::string("/") + exattn_flavour_name(p.flavour));
         ++calls;
       }
@@ -246,11 +251,7 @@ TEST_CASE("poison: on every lane kind, every rule at once") {
         for (const NamedLayout &named : layouts()) {
           for (const Fill &poison : kPoisons) {
             LeftOut left_out;
-            const std::string problem = poisoned(library(), p, named, poison, lanes, left_out);
-            INFO(describe(p) << "\n"
-                             << std::string(named.name) << ", " << std::string(poison.name) << ", "
-                             << std::string(exattn_lanes_name(lanes)) << ": " << problem);
-            CHECK(problem.empty());
+            check_poisoned(p, named, poison, lanes, left_out);
             // Keys 110 to 129 are hidden by causal, 0 to 60 by the window, on each of two heads.
             CHECK(left_out.causal >= 2 * 20);
             CHECK(left_out.window >= 2 * 61);

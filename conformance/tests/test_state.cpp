@@ -67,6 +67,21 @@ exattn_attention_args part_of(const Problem &problem, std::int64_t from, std::in
   return args;
 }
 
+void write_to(exattn_attention_args &args, Bytes &state) {
+  args.state_out = state.data();
+  args.state_out_size = state.size();
+}
+
+// The state after a problem's first block.
+Bytes first_block(const Problem &problem) {
+  Bytes state(state_size(problem.args));
+  exattn_attention_args args = part_of(problem, 0, 64, {});
+  args.out.data = args.lse.data = nullptr;
+  write_to(args, state);
+  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  return state;
+}
+
 } // namespace
 
 TEST_CASE("state: sizes") {
@@ -146,8 +161,7 @@ TEST_CASE("state: rows with a sink, without a key, and with -0 or NaN") {
   problem.sinks = {0.0F, -infinity, infinity, -std::numeric_limits<float>::quiet_NaN(), -infinity, -infinity};
   problem.args.sinks = problem.sinks.data();
   Bytes state(state_size(problem.args));
-  problem.args.state_out = state.data();
-  problem.args.state_out_size = state.size();
+  write_to(problem.args, state);
   REQUIRE(problem.run() == EXATTN_OK);
   // The NaN score is no maximum, its weight is NaN, and NaN * 0 too. The next key is 5 rounded up.
   CHECK(state ==
@@ -220,8 +234,7 @@ TEST_CASE("state: of ragged sequences, with rows of none") {
   problem.args.kv_starts = kv_starts.data();
   problem.args.kv_offset = 640;
   Bytes state(state_size(problem.args), 0xA5);
-  problem.args.state_out = state.data();
-  problem.args.state_out_size = state.size();
+  write_to(problem.args, state);
   REQUIRE(problem.run() == EXATTN_OK);
   std::vector<std::uint32_t> rows;
   for (int h = 0; h < 2; ++h) {
@@ -357,16 +370,11 @@ TEST_CASE("state: a sequence that has ended takes no more, the others do") {
   make_counting(problem);
   problem.kv_lens = {3, 64};
   problem.args.kv_lens = problem.kv_lens.data();
-  Bytes state(state_size(problem.args));
-  exattn_attention_args args = part_of(problem, 0, 64, {});
-  args.state_out = state.data();
-  args.state_out_size = state.size();
-  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  Bytes state = first_block(problem);
   const Bytes stopped = state;
 
-  args = part_of(problem, 64, 128, state);
-  args.state_out = state.data();
-  args.state_out_size = state.size();
+  exattn_attention_args args = part_of(problem, 64, 128, state);
+  write_to(args, state);
   problem.kv_lens = {1, 64};
   CHECK(exattn_attention(&args) == EXATTN_ERROR_STATE);
   CHECK(problem.text() == "state_in: sequence 0 ended at 3, before kv_offset, 64: it takes no more, but has 1 keys in "
@@ -382,16 +390,10 @@ TEST_CASE("state: a sequence that has ended takes no more, the others do") {
 
 TEST_CASE("state: each damaged bit of what can be checked is found, and nothing is written") {
   Problem problem(2, 2, 1, 2, 128, 1, 1);
-  Bytes state(state_size(problem.args));
-  exattn_attention_args args = part_of(problem, 0, 64, {});
-  args.out.data = nullptr;
-  args.state_out = state.data();
-  args.state_out_size = state.size();
-  REQUIRE(exattn_attention(&args) == EXATTN_OK);
-  args = part_of(problem, 64, 128, state);
+  Bytes state = first_block(problem);
+  exattn_attention_args args = part_of(problem, 64, 128, state);
   Bytes next(state.size(), 0xA5);
-  args.state_out = next.data();
-  args.state_out_size = next.size();
+  write_to(args, next);
   const auto damage = [&](std::size_t byte, int bit) {
     state[byte] = static_cast<unsigned char>(state[byte] ^ (1 << bit));
     INFO("byte " << byte << ", bit " << bit << ": " << problem.text());
@@ -444,17 +446,12 @@ TEST_CASE("state: each damaged bit of what can be checked is found, and nothing 
 
 TEST_CASE("state: an unfinished call leaves nothing that passes for a state") {
   Problem problem(1, 4, 4, 300, 128, 1, 1);
-  Bytes state(state_size(problem.args));
-  exattn_attention_args args = part_of(problem, 0, 64, {});
-  args.state_out = state.data();
-  args.state_out_size = state.size();
-  REQUIRE(exattn_attention(&args) == EXATTN_OK);
+  Bytes state = first_block(problem);
   // An executor that throws nothing, and runs nothing.
   const exattn_executor idle{sizeof(exattn_executor), nullptr,
                              [](void *, std::size_t, void (*)(void *, std::size_t), void *) {}, 2};
-  args = part_of(problem, 64, 128, state);
-  args.state_out = state.data();
-  args.state_out_size = state.size();
+  exattn_attention_args args = part_of(problem, 64, 128, state);
+  write_to(args, state);
   args.executor = &idle;
   CHECK(exattn_attention(&args) == EXATTN_ERROR_EXECUTOR);
   args.executor = nullptr;
@@ -464,12 +461,8 @@ TEST_CASE("state: an unfinished call leaves nothing that passes for a state") {
 
 TEST_CASE("state: sinks are not looked at where a call goes on") {
   Problem problem(1, 2, 1, 3, 128, 4, 4);
-  Bytes state(state_size(problem.args));
-  exattn_attention_args args = part_of(problem, 0, 64, {});
-  args.state_out = state.data();
-  args.state_out_size = state.size();
-  REQUIRE(exattn_attention(&args) == EXATTN_OK);
-  args = part_of(problem, 64, 128, state);
+  Bytes state = first_block(problem);
+  exattn_attention_args args = part_of(problem, 64, 128, state);
   REQUIRE(exattn_attention(&args) == EXATTN_OK);
   const std::vector<std::uint32_t> out = problem.out.bits();
   problem.sinks = {5.0F, std::numeric_limits<float>::quiet_NaN()};
@@ -487,15 +480,10 @@ TEST_CASE("state: going on keeps the sink") {
   problem.args.kv_lens = problem.kv_lens.data();
   problem.sinks = {std::numeric_limits<float>::quiet_NaN(), -1.5F};
   problem.args.sinks = problem.sinks.data();
-  Bytes state(state_size(problem.args));
-  exattn_attention_args args = part_of(problem, 0, 64, {});
-  args.state_out = state.data();
-  args.state_out_size = state.size();
-  REQUIRE(exattn_attention(&args) == EXATTN_OK);
-  args = part_of(problem, 64, 128, state);
+  Bytes state = first_block(problem);
+  exattn_attention_args args = part_of(problem, 64, 128, state);
   args.sinks = nullptr;
-  args.state_out = state.data();
-  args.state_out_size = state.size();
+  write_to(args, state);
   REQUIRE(exattn_attention(&args) == EXATTN_OK);
   CHECK(problem.out.bits() == std::vector<std::uint32_t>{0x7FC00000, 0});
   CHECK(problem.lse.bits() == std::vector<std::uint32_t>{0x7FC00000, bits(-1.5F)});
