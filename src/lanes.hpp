@@ -3,6 +3,7 @@
 // on its version or target (its max, reductions, exp and fma on AVX-512 do).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -76,19 +77,32 @@ struct VectorLanes {
   }
 };
 
-// Transposes 4 x 4 numbers: to[c * to_stride + r] = from[r][c].
 template <class Arch>
 struct VectorTranspose {
   using Quad = xsimd::batch<float, Arch>;
+  // Transposes 4 x 4 numbers: to[c][r] = from[r][c].
   static void four_by_four(const float *const from[4], float *const to[4]) {
-    const Quad r0 = Quad::load_unaligned(from[0]), r1 = Quad::load_unaligned(from[1]);
-    const Quad r2 = Quad::load_unaligned(from[2]), r3 = Quad::load_unaligned(from[3]);
+    Quad quad[4];
+    transpose(Quad::load_unaligned(from[0]), Quad::load_unaligned(from[1]), Quad::load_unaligned(from[2]),
+              Quad::load_unaligned(from[3]), quad);
+    for (int c = 0; c < 4; ++c) {
+      quad[c].store_unaligned(to[c]);
+    }
+  }
+  // Element c of row n, rows `stride` apart, is lane n of to[c], for c < 4.
+  static void load_columns(const float *row, std::int64_t stride, Quad (&to)[4]) {
+    transpose(Quad::load_unaligned(row), Quad::load_unaligned(row + stride), Quad::load_unaligned(row + 2 * stride),
+              Quad::load_unaligned(row + 3 * stride), to);
+  }
+
+private:
+  static void transpose(Quad r0, Quad r1, Quad r2, Quad r3, Quad (&to)[4]) {
     const Quad low02 = xsimd::zip_lo(r0, r2), low13 = xsimd::zip_lo(r1, r3);
     const Quad high02 = xsimd::zip_hi(r0, r2), high13 = xsimd::zip_hi(r1, r3);
-    xsimd::zip_lo(low02, low13).store_unaligned(to[0]);
-    xsimd::zip_hi(low02, low13).store_unaligned(to[1]);
-    xsimd::zip_lo(high02, high13).store_unaligned(to[2]);
-    xsimd::zip_hi(high02, high13).store_unaligned(to[3]);
+    to[0] = xsimd::zip_lo(low02, low13);
+    to[1] = xsimd::zip_hi(low02, low13);
+    to[2] = xsimd::zip_lo(high02, high13);
+    to[3] = xsimd::zip_hi(high02, high13);
   }
 };
 
@@ -101,6 +115,8 @@ struct ScalarLanes {
   static constexpr int width = 1;
   static constexpr int tile_rows = 1;
   static constexpr int tile_columns = 16;
+  static constexpr int few_rows_together = 1;
+  static constexpr int few_rows_columns = 1;
 
   static Float load(const float *from) { return *from; }
   static void store(float *to, Float value) { *to = value; }
@@ -160,6 +176,8 @@ struct ScalarLanes {
     }
   }
 
+  static void load_columns(const float *row, std::int64_t, Float (&to)[4]) { std::copy(row, row + 4, to); }
+
 private:
   static constexpr std::uint64_t kInfinity = 0x7FF0000000000000;
 };
@@ -171,6 +189,8 @@ private:
 struct Sse2Lanes : VectorLanes<xsimd::sse2>, VectorTranspose<xsimd::sse2> {
   static constexpr int tile_rows = 2;
   static constexpr int tile_columns = 4;
+  static constexpr int few_rows_together = 2;
+  static constexpr int few_rows_columns = 4;
   // maxps gives its second operand where one is NaN and where both are zero.
   static Float larger(Float kept, Float candidate) { return _mm_max_ps(candidate, kept); }
 };
@@ -180,7 +200,24 @@ struct Sse2Lanes : VectorLanes<xsimd::sse2>, VectorTranspose<xsimd::sse2> {
 struct Avx2Lanes : VectorLanes<xsimd::avx2>, VectorTranspose<xsimd::sse2> {
   static constexpr int tile_rows = 2;
   static constexpr int tile_columns = 4;
+  static constexpr int few_rows_together = 2;
+  static constexpr int few_rows_columns = 4;
   static Float larger(Float kept, Float candidate) { return _mm256_max_ps(candidate, kept); }
+  // Row 4 n + i in half n of vector i, as with AVX-512.
+  static void load_columns(const float *row, std::int64_t stride, Float (&to)[4]) {
+    __m256 v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i, row += stride) {
+      v[i] = _mm256_castps128_ps256(_mm_loadu_ps(row));
+      v[i] = _mm256_insertf128_ps(v[i], _mm_loadu_ps(row + 4 * stride), 1);
+    }
+    const __m256 low02 = _mm256_unpacklo_ps(v[0], v[2]), low13 = _mm256_unpacklo_ps(v[1], v[3]);
+    const __m256 high02 = _mm256_unpackhi_ps(v[0], v[2]), high13 = _mm256_unpackhi_ps(v[1], v[3]);
+    to[0] = _mm256_unpacklo_ps(low02, low13);
+    to[1] = _mm256_unpackhi_ps(low02, low13);
+    to[2] = _mm256_unpacklo_ps(high02, high13);
+    to[3] = _mm256_unpackhi_ps(high02, high13);
+  }
 #if defined(__FMA__)
   static Float fma(Float a, Float b, Float c) {
     return _mm256_fmadd_ps(a, b, c);
@@ -193,8 +230,27 @@ struct Avx2Lanes : VectorLanes<xsimd::avx2>, VectorTranspose<xsimd::sse2> {
 struct Avx512Lanes : VectorLanes<xsimd::avx512f>, VectorTranspose<xsimd::sse2> {
   static constexpr int tile_rows = 1;
   static constexpr int tile_columns = 16;
+  static constexpr int few_rows_together = 4;
+  static constexpr int few_rows_columns = 4;
   static Float larger(Float kept, Float candidate) { return _mm512_max_ps(candidate, kept); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+  // Row 4 n + i in quarter n of vector i: transposing within the quarters is all that is left.
+  static void load_columns(const float *row, std::int64_t stride, Float (&to)[4]) {
+    __m512 v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i, row += stride) {
+      v[i] = _mm512_castps128_ps512(_mm_loadu_ps(row));
+      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row + 4 * stride), 1);
+      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row + 8 * stride), 2);
+      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row + 12 * stride), 3);
+    }
+    const __m512 low02 = _mm512_unpacklo_ps(v[0], v[2]), low13 = _mm512_unpacklo_ps(v[1], v[3]);
+    const __m512 high02 = _mm512_unpackhi_ps(v[0], v[2]), high13 = _mm512_unpackhi_ps(v[1], v[3]);
+    to[0] = _mm512_unpacklo_ps(low02, low13);
+    to[1] = _mm512_unpackhi_ps(low02, low13);
+    to[2] = _mm512_unpacklo_ps(high02, high13);
+    to[3] = _mm512_unpackhi_ps(high02, high13);
+  }
 };
 #endif
 
@@ -202,6 +258,8 @@ struct Avx512Lanes : VectorLanes<xsimd::avx512f>, VectorTranspose<xsimd::sse2> {
 struct Neon64Lanes : VectorLanes<xsimd::neon64>, VectorTranspose<xsimd::neon64> {
   static constexpr int tile_rows = 4;
   static constexpr int tile_columns = 4;
+  static constexpr int few_rows_together = 4;
+  static constexpr int few_rows_columns = 4;
   // xsimd 8.1.0 divides by an approximate reciprocal here.
   static Float divide(Float a, Float b) { return vdivq_f32(a, b); }
   static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "exact/functions.hpp"
+#include "few_rows.hpp"
 #include "kernel.hpp"
 #include "lanes.hpp"
 #include "state.hpp"
@@ -23,6 +24,7 @@ namespace exattn {
 
 template <class Lanes, class Flavour>
 class TileLoop {
+  using Few = FewRows<Lanes, Flavour>;
   using Float = typename Lanes::Float;
   using Mask = typename Lanes::Mask;
 
@@ -33,8 +35,11 @@ class TileLoop {
   static constexpr int kPackedKeys = 16;                        // keys that are packed side by side
   static constexpr int kGroups = int{kBlockKeys} / kPackedKeys; // in a block
   static constexpr int kPartialSums = 16;
+  static constexpr std::int64_t kColumnsGathered = 16; // of values, for few rows
   static_assert(kPackedKeys % kColumns == 0 && kTileRows % kStripRows == 0);
   static_assert(kStripRows <= kMaxStripRows && kColumns <= kMaxStripRows);
+  // With one lane there is nothing that few rows could leave idle.
+  static constexpr int kFewRows = kWidth == 1 ? 0 : kStripRows / 2;
 
   // The keys that a strip sees of the current block, as positions in the block: every row sees those in
   // [all_begin, all_end); outside [any_begin, any_end) no row sees any; between, each row has its own limits, or, with
@@ -56,9 +61,14 @@ class TileLoop {
     }
   };
 
+  struct Interval {
+    int begin, end;
+    bool operator==(const Interval &) const = default;
+  };
+
   struct Strip {
-    float *queries;                                  // [head_dim][kStripRows]
-    float *acc;                                      // [value_dim][kStripRows]
+    float *queries;                                  // [head_dim][kStripRows], if few [rows][head_dim]
+    float *acc;                                      // [value_dim][kStripRows], if few [rows][value_dim]
     float *m, *l;                                    // [kStripRows]
     std::int64_t rows;                               // how many are real
     std::int64_t first;                              // row of the KV head's group
@@ -68,6 +78,9 @@ class TileLoop {
     const std::uint8_t *mask_bool[kStripRows];       // row of the boolean mask
     float minus_slope[kStripRows];                   // of ALiBi
     bool saw_key[kStripRows], sink[kStripRows];      // has seen a key, has a sink
+
+    // So few rows that lanes would be idle: steps 6.1, 6.3, 6.4 and 6.6 then put keys and columns into the lanes.
+    bool few() const { return kFewRows > 0 && rows <= kFewRows; }
   };
 
 public:
@@ -112,7 +125,7 @@ private:
     }
     for (std::int64_t block = begin / kBlockKeys * kBlockKeys; block < end; block += kBlockKeys) {
       locate(block, std::max(begin, block), std::min(end, block + kBlockKeys));
-      pack_keys(block, std::max(begin, block), std::min(end, block + kBlockKeys));
+      pack_keys(block, std::max(begin, block), std::min(end, block + kBlockKeys), strip[0].few());
       for (std::int64_t s = 0; s < strips; ++s) {
         const Visibility visible = visibility(strip[s], block); // 4
         if (visible.empty()) {
@@ -121,9 +134,9 @@ private:
         Float maximum[kVectors], shift[kVectors], sum[kVectors], alpha[kVectors];
         scores(strip[s], block, visible, maximum);      // 6.1, and the block's part of 6.2
         raise_maximum(strip[s], maximum, shift, alpha); // 6.2, and alpha of 6.5
-        weights(visible, shift, sum);                   // 6.3, 6.4
+        weights(strip[s], visible, shift, sum);         // 6.3, 6.4
         rescale_sum(strip[s], alpha, sum);              // 6.5 for l
-        values(strip[s], visible, alpha);               // 6.5 for acc, 6.6
+        values(strip[s], block, visible, alpha);        // 6.5 for acc, 6.6
       }
     }
     for (std::int64_t s = 0; s < strips; ++s) {
@@ -186,7 +199,17 @@ private:
       strip.m[r] = finite ? sink : -kInfinity;
       strip.l[r] = finite ? 1.0F : strip.sink[r] ? std::bit_cast<float>(kCanonicalNan) : 0.0F;
     }
-    pack_rows(query, kStripRows, call.q.storage, call.q.stride[3], strip.queries, kStripRows);
+    if (strip.few()) {
+      for (std::int64_t r = 0; r < strip.rows; ++r) {
+        widen(query[r], call.q.storage, call.q.stride[3], head_dim, strip.queries + r * head_dim);
+      }
+    } else {
+      pack_rows(query, kStripRows, call.q.storage, call.q.stride[3], strip.queries, kStripRows);
+    }
+  }
+
+  float &acc_at(const Strip &strip, std::int64_t r, std::int64_t x) const {
+    return strip.acc[strip.few() ? r * value_dim + x : x * kStripRows + r];
   }
 
   static const unsigned char *bytes_of(const StridedStorage &tensor) {
@@ -231,7 +254,7 @@ private:
     strip.saw_key[r] = strip.saw_key[r] || (flags & kStateSawKey) != 0;
     strip.sink[r] = (flags & kStateHasSink) != 0;
     for (std::int64_t x = 0; x < value_dim; ++x) {
-      strip.acc[x * kStripRows + r] = std::bit_cast<float>(load_le32(from + 12 + 4 * x));
+      acc_at(strip, r, x) = std::bit_cast<float>(load_le32(from + 12 + 4 * x));
     }
   }
 
@@ -244,19 +267,24 @@ private:
       store_le32(to + 4, word(strip.l[r]));
       store_le32(to + 8, (strip.saw_key[r] ? kStateSawKey : 0U) | (strip.sink[r] ? kStateHasSink : 0U));
       for (std::int64_t x = 0; x < value_dim; ++x) {
-        store_le32(to + 12 + 4 * x, word(strip.acc[x * kStripRows + r]));
+        store_le32(to + 12 + 4 * x, word(acc_at(strip, r, x)));
       }
     }
   }
 
   // ---- The keys that a strip sees of a block (section 4) ----
 
+  // But for a boolean mask; positions in the block.
+  Interval interval(const Strip &strip, std::int64_t r, std::int64_t block) const {
+    return {static_cast<int>(std::clamp<std::int64_t>(strip.begin[r] - block, 0, kBlockKeys)),
+            static_cast<int>(std::clamp<std::int64_t>(strip.end[r] - block, 0, kBlockKeys))};
+  }
+
   Visibility visibility(Strip &strip, std::int64_t block) {
     Visibility visible{{}, {}, nullptr, int{kBlockKeys}, 0, 0, int{kBlockKeys}};
     float begins[kStripRows], ends[kStripRows];
     for (int r = 0; r < kStripRows; ++r) {
-      const int begin = static_cast<int>(std::clamp<std::int64_t>(strip.begin[r] - block, 0, kBlockKeys));
-      const int end = static_cast<int>(std::clamp<std::int64_t>(strip.end[r] - block, 0, kBlockKeys));
+      const auto [begin, end] = interval(strip, r, block);
       begins[r] = static_cast<float>(begin);
       ends[r] = static_cast<float>(end);
       if (begin < end) {
@@ -287,11 +315,11 @@ private:
     visible.any_begin = int{kBlockKeys};
     visible.any_end = 0;
     bool gaps = false;
-    for (int r = 0; r < kStripRows; ++r) {
-      const int row_begin = static_cast<int>(std::clamp<std::int64_t>(strip.begin[r] - block, 0, kBlockKeys));
-      const int row_end = static_cast<int>(std::clamp<std::int64_t>(strip.end[r] - block, 0, kBlockKeys));
+    const int rows = strip.few() ? static_cast<int>(strip.rows) : kStripRows;
+    for (int r = 0; r < rows; ++r) {
+      const auto [row_begin, row_end] = interval(strip, r, block);
       for (int key = row_begin; key < row_end; ++key) {
-        if (strip.mask_bool[r][(block + key) * call.mask_bool.stride[3]] == 0) {
+        if (is_masked(strip, r, block + key)) {
           gaps = true;
           continue;
         }
@@ -341,12 +369,19 @@ private:
   }
 
   // Keys [begin, end) of the block, transposed, 16 side by side: packed_keys[group][x][16]. Places of the groups in
-  // use that hold no such key are zero: memory that the row does not see is never read.
-  void pack_keys(std::int64_t block, std::int64_t begin, std::int64_t end) {
+  // use that hold no such key are zero: memory that the row does not see is never read. What only few rows read is
+  // not packed where it lies side by side.
+  void pack_keys(std::int64_t block, std::int64_t begin, std::int64_t end, bool only_few) {
+    few_keys = {packed_keys, {}, call.k.stride[2]};
+    const bool plain = only_few && call.k.storage == Storage::kFloat32 && call.k.stride[3] == 1;
     for (std::int64_t first = (begin - block) / kPackedKeys * kPackedKeys; first < end - block; first += kPackedKeys) {
       float *const to = packed_keys + first * head_dim;
       const std::int64_t from = std::max(begin - block, first);
       const std::int64_t count = std::min(end - block, first + kPackedKeys) - from;
+      if (plain && count == kPackedKeys && side_by_side(key_row + first)) {
+        few_keys.in_place[first / kPackedKeys] = reinterpret_cast<const float *>(key_row[first]);
+        continue;
+      }
       if (count < kPackedKeys) {
         std::memset(to, 0, static_cast<std::size_t>(kPackedKeys * head_dim) * sizeof(float));
       }
@@ -354,11 +389,26 @@ private:
     }
   }
 
+  // Whether the keys of a group have one distance; in pages they may not.
+  bool side_by_side(const unsigned char *const *row) const {
+    const std::int64_t distance = call.k.stride[2] * element_bytes(call.k.storage);
+    for (int n = 1; n < kPackedKeys; ++n) {
+      if (row[n] - row[0] != n * distance) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   // ---- 6.1 Scores ----
 
   void scores(const Strip &strip, std::int64_t block, const Visibility &visible, Float (&maximum)[kVectors]) {
     const bool capped = call.softcap > 0.0F;
     const bool biased = call.mask.data != nullptr || call.alibi_slopes != nullptr;
+    if (strip.few()) {
+      few_scores(strip, block, visible, biased, maximum);
+      return;
+    }
     if (biased) {
       gather_bias(strip, block, visible);
     }
@@ -429,6 +479,67 @@ private:
         Lanes::store(score_at(key, n), score);
       }
     }
+  }
+
+  // The same with keys in the lanes: score_of(r)[key].
+  void few_scores(const Strip &strip, std::int64_t block, const Visibility &visible, bool biased,
+                  Float (&maximum)[kVectors]) {
+    const int first = visible.any_begin / kPackedKeys, last = (visible.any_end + kPackedKeys - 1) / kPackedKeys;
+    Few::products(strip.queries, strip.rows, head_dim, few_keys, first, last, score_tile);
+    float largest[kStripRows];
+    std::fill(largest, largest + kStripRows, -kInfinity);
+    for (std::int64_t r = 0; r < strip.rows; ++r) {
+      const Interval sees = interval(strip, r, block);
+      float *const score = score_of(r);
+      Few::scores(score, biased ? few_bias(strip, r, block, sees) : nullptr, call.scale, call.softcap, first, last);
+      // A boolean mask may have left out groups in which the row's interval begins or ends.
+      const int begin = std::clamp(sees.begin, first * kPackedKeys, last * kPackedKeys);
+      const int end = std::clamp(sees.end, begin, last * kPackedKeys);
+      std::fill(score + first * kPackedKeys, score + begin, -kInfinity);
+      std::fill(score + end, score + last * kPackedKeys, -kInfinity);
+      if (visible.seen != nullptr) {
+        for (int key = begin; key < end; ++key) {
+          score[key] = is_masked(strip, r, block + key) ? -kInfinity : score[key];
+        }
+      }
+      largest[r] = Few::maximum(score, first, last);
+    }
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) {
+      maximum[n] = Lanes::load(largest + n * kWidth);
+    }
+  }
+
+  float *score_of(std::int64_t r) const {
+    return score_tile + r * kBlockKeys;
+  }
+
+  bool is_masked(const Strip &strip, std::int64_t r, std::int64_t key) const {
+    return strip.mask_bool[r][key * call.mask_bool.stride[3]] == 0;
+  }
+
+  // The bias of the keys of a block that a row sees; what the others have does not matter.
+  const float *few_bias(const Strip &strip, std::int64_t r, std::int64_t block, Interval sees) const {
+    float *const bias = spare_tile;
+    std::fill(bias, bias + kBlockKeys, 0.0F);
+    if (call.mask.data != nullptr) {
+      const float *const mask = strip.mask[r] + block * call.mask.stride[3];
+      for (int key = sees.begin; key < sees.end; ++key) {
+        bias[key] = mask[key * call.mask.stride[3]];
+      }
+    }
+    if (call.alibi_slopes != nullptr) {
+      const std::int64_t from_block = strip.position[r] - block;
+      float distance[kBlockKeys];
+      for (int key = 0; key < kBlockKeys; ++key) {
+        distance[key] = static_cast<float>(from_block > key ? from_block - key : key - from_block);
+      }
+      for (int key = 0; key < kBlockKeys; key += kWidth) {
+        const Float slope = Lanes::broadcast(strip.minus_slope[r]);
+        Lanes::store(bias + key, Flavour::muladd(slope, Lanes::load(distance + key), Lanes::load(bias + key)));
+      }
+    }
+    return bias;
   }
 
   void dot_products(const float *queries, const float *keys, Float (&dot)[kColumns][kVectors]) const {
@@ -523,13 +634,30 @@ private:
 
   // ---- 6.3 Weights, 6.4 Block sum ----
 
-  void weights(const Visibility &visible, const Float (&shift)[kVectors], Float (&sum)[kVectors]) {
+  void weights(const Strip &strip, const Visibility &visible, const Float (&shift)[kVectors], Float (&sum)[kVectors]) {
     const int first_group = visible.any_begin / kPackedKeys;
     const int end_group = (visible.any_end + kPackedKeys - 1) / kPackedKeys;
-    if (first_group == 0 && end_group == kGroups) {
+    if (strip.few()) {
+      few_weights(strip, first_group, end_group, shift, sum);
+    } else if (first_group == 0 && end_group == kGroups) {
       weights_of<kGroups>(0, kGroups, shift, sum);
     } else {
       weights_of<1>(first_group, end_group, shift, sum);
+    }
+  }
+
+  void few_weights(const Strip &strip, int first, int last, const Float (&shift)[kVectors], Float (&sum)[kVectors]) {
+    float shifts[kStripRows], sums[kStripRows] = {};
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) {
+      Lanes::store(shifts + n * kWidth, shift[n]);
+    }
+    for (std::int64_t r = 0; r < strip.rows; ++r) {
+      sums[r] = Few::weights(score_of(r), shifts[r], first, last);
+    }
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) {
+      sum[n] = Lanes::load(sums + n * kWidth);
     }
   }
 
@@ -575,7 +703,11 @@ private:
     }
   }
 
-  void values(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors]) {
+  void values(Strip &strip, std::int64_t block, const Visibility &visible, const Float (&alpha)[kVectors]) {
+    if (strip.few()) {
+      few_values(strip, block, visible, alpha);
+      return;
+    }
     bool rescale = false;
 #pragma GCC unroll 16
     for (int n = 0; n < kVectors; ++n) {
@@ -586,6 +718,50 @@ private:
       value_columns<kColumns>(strip, visible, alpha, rescale, x);
     }
     rest_of_values<kColumns / 2>(strip, visible, alpha, rescale, x);
+  }
+
+  void few_values(Strip &strip, std::int64_t block, const Visibility &visible, const Float (&alpha)[kVectors]) {
+    float alphas[kStripRows];
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) {
+      Lanes::store(alphas + n * kWidth, alpha[n]);
+    }
+    typename Few::Values of{};
+    of.acc_stride = value_dim;
+    const std::int64_t chunk = values_in_place ? value_dim : kColumnsGathered;
+    for (std::int64_t x = 0; x < value_dim; x += chunk) {
+      const std::int64_t columns = std::min(chunk, value_dim - x);
+      const float *const gathered = values_in_place ? nullptr : gather_values(visible, x, columns);
+      of.value_stride = values_in_place ? call.v.stride[2] : columns;
+      for (std::int64_t r = 0, together = 0; r < strip.rows; r += together) {
+        const Interval sees = interval(strip, r, block);
+        const int begin = std::max(sees.begin, visible.any_begin), end = std::min(sees.end, visible.any_end);
+        together = visible.seen == nullptr ? rows_alike(strip, r, block) : 1;
+        if (begin >= end) {
+          continue;
+        }
+        of.keys = end - begin;
+        of.weight = score_of(r) + begin;
+        of.value = values_in_place ? reinterpret_cast<const float *>(value_row[begin]) + x
+                                   : gathered + (begin - visible.any_begin) * columns;
+        if (visible.seen != nullptr) {
+          of.seen_stride = call.mask_bool.stride[3];
+          of.seen = strip.mask_bool[r] + (block + begin) * of.seen_stride;
+        }
+        of.acc = strip.acc + r * value_dim + x;
+        Few::values(of, alphas + r, together, columns);
+      }
+    }
+  }
+
+  // How many rows from r on are taken together because they see the same keys of the block.
+  std::int64_t rows_alike(const Strip &strip, std::int64_t r, std::int64_t block) const {
+    const Interval sees = interval(strip, r, block);
+    std::int64_t count = 1;
+    while (r + count < strip.rows && count < Few::kTogether && interval(strip, r + count, block) == sees) {
+      ++count;
+    }
+    return count;
   }
 
   template <int columns>
@@ -609,7 +785,7 @@ private:
       value = reinterpret_cast<const float *>(value_row[visible.any_begin]) + x;
       stride = call.v.stride[2];
     } else {
-      value = gather_values<columns>(visible, x);
+      value = gather_values(visible, x, columns);
       stride = columns;
     }
     Float acc[columns][kVectors];
@@ -676,8 +852,7 @@ private:
   }
 
   // Columns of values that can't be read in place, for the keys that any row sees.
-  template <int columns>
-  const float *gather_values(const Visibility &visible, std::int64_t x) {
+  const float *gather_values(const Visibility &visible, std::int64_t x, std::int64_t columns) {
     const std::int64_t stride = call.v.stride[3], offset = x * stride * element_bytes(call.v.storage);
     float *to = spare_tile;
     for (int key = visible.any_begin; key < visible.any_end; ++key, to += columns) {
@@ -695,7 +870,7 @@ private:
       const Float sum = Lanes::load(l);
       const Float divisor = Flavour::divisor(sum);
       const Mask zero = Lanes::equal(sum, Lanes::broadcast(call.fully_masked_zero ? 0.0F : -1.0F));
-      for (std::int64_t x = 0; x < value_dim; ++x) {
+      for (std::int64_t x = 0; x < (strip.few() ? 0 : value_dim); ++x) {
         float *const acc = strip.acc + x * kStripRows + n * kWidth;
         const Float out = canonical<Lanes>(Flavour::divide(Lanes::load(acc), divisor));
         Lanes::store(acc, Lanes::select(zero, Lanes::broadcast(0.0F), out));
@@ -705,9 +880,12 @@ private:
     float *out[kStripRows];
     for (std::int64_t r = 0; r < strip.rows; ++r) {
       const std::int64_t row = strip.first + r, h = head(row), i = query_row(row);
+      if (strip.few()) {
+        Few::divide(&acc_at(strip, r, 0), strip.l[r], call.fully_masked_zero && strip.l[r] == 0.0F, value_dim);
+      }
       if (!strip.saw_key[r] && !strip.sink[r]) {
         for (std::int64_t x = 0; x < value_dim; ++x) {
-          strip.acc[x * kStripRows + r] = 0.0F;
+          acc_at(strip, r, x) = 0.0F;
         }
       }
       if (call.out.data != nullptr) {
@@ -717,7 +895,13 @@ private:
         call.lse.data[place(call.lse.stride, h, i)] = strip.m[r];
       }
     }
-    if (call.out.data != nullptr) {
+    if (call.out.data != nullptr && strip.few()) {
+      for (std::int64_t r = 0; r < strip.rows; ++r) {
+        for (std::int64_t x = 0; x < value_dim; ++x) {
+          out[r][x * call.out.stride[3]] = acc_at(strip, r, x);
+        }
+      }
+    } else if (call.out.data != nullptr) {
       transpose_back<Lanes>(strip.acc, kStripRows, value_dim, out, strip.rows, call.out.stride[3]);
     }
   }
@@ -730,6 +914,7 @@ private:
   std::int64_t first_row, item_rows;   // of the KV head's group
   float *free_scratch;                 // what is not taken yet
   float *packed_keys;                  // [kGroups][head_dim][kPackedKeys]
+  typename Few::Keys few_keys;         // the block's, for few rows
   float *score_tile;                   // [kBlockKeys][kStripRows]: scores, then weights
   float *seen_tile;                    // [kBlockKeys][kStripRows]: Visibility::seen
   float *spare_tile; // [kBlockKeys][kStripRows]: biases of scores; then [kBlockKeys][kColumns]: values

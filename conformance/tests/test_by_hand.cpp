@@ -152,6 +152,104 @@ TEST_CASE("attention: rows side by side are rescaled each by its own factor") {
   });
 }
 
+TEST_CASE("attention: any number of rows side by side") {
+  // Row i has the logits 0 and i ln 2 / 4 for 35 keys each, whose values are 0 and 1, and x more in column x.
+  on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
+    for (std::size_t rows = 1; rows <= 20; ++rows) {
+      INFO("rows " << rows);
+      Counting call(lanes, flavour, 1, 1, 1, static_cast<std::int64_t>(rows), 70, 3);
+      std::vector<double> outputs, log_sum_exps;
+      for (std::size_t n = 0; n < 70; ++n) {
+        call.k[n] = n < 35 ? 0.0F : 1.0F;
+        for (std::size_t x = 0; x < 3; ++x) {
+          call.v[3 * n + x] = call.k[n] + static_cast<float>(x);
+        }
+      }
+      for (std::size_t i = 0; i < rows; ++i) {
+        call.q[i] = static_cast<float>(static_cast<double>(i) * std::log(2.0) / 4);
+        const double weight = std::exp(static_cast<double>(call.q[i]));
+        for (int x = 0; x < 3; ++x) {
+          outputs.push_back(weight / (1 + weight) + x);
+        }
+        log_sum_exps.push_back(std::log(35 * (1 + weight)));
+      }
+      call.check(outputs, log_sum_exps);
+    }
+  });
+}
+
+TEST_CASE("attention: rows side by side see keys of their own") {
+  // Row i of both heads sees the keys 56 + i to 60 + i, from one block into the next.
+  on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
+    for (const std::int64_t rows : {1, 2, 3, 4, 6, 9}) {
+      INFO("rows " << rows);
+      Counting call(lanes, flavour, 1, 2, 1, rows, 70);
+      call.args.causal = 1;
+      call.args.q_offset = 60;
+      call.args.window = 5;
+      std::vector<double> outputs(static_cast<std::size_t>(2 * rows));
+      for (std::size_t n = 0; n < outputs.size(); ++n) {
+        outputs[n] = 58.0 + static_cast<double>(n % static_cast<std::size_t>(rows));
+      }
+      call.check(outputs, std::vector<double>(outputs.size(), std::log(5.0)));
+    }
+  });
+}
+
+TEST_CASE("attention: a boolean mask of their own for rows side by side") {
+  // Row i sees the keys 20 + i to 39 but for 30: from the second group of a block on.
+  on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
+    for (const std::size_t rows : {1U, 2U, 3U, 5U, 17U}) {
+      INFO("rows " << rows);
+      Counting call(lanes, flavour, 1, 1, 1, static_cast<std::int64_t>(rows), 40);
+      std::vector<std::uint8_t> visible;
+      std::vector<double> outputs, log_sum_exps;
+      for (std::size_t i = 0; i < rows; ++i) {
+        double keys = 0, sum = 0;
+        for (std::size_t key = 0; key < 40; ++key) {
+          const bool sees = key >= 20 + i && key != 30;
+          visible.push_back(sees ? 1 : 0);
+          keys += sees ? 1.0 : 0.0;
+          sum += sees ? static_cast<double>(key) : 0.0;
+        }
+        outputs.push_back(sum / keys);
+        log_sum_exps.push_back(std::log(keys));
+      }
+      call.use_mask_bool(visible);
+      call.args.mask_bool.stride[2] = 40;
+      call.check(outputs, log_sum_exps);
+    }
+  });
+}
+
+TEST_CASE("attention: the keys of one row in pages, none beside the next") {
+  // Weights 1 to 40: the sum of j (j + 1) is 21320, that of j + 1 is 820.
+  on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
+    for (const std::size_t page_size : {1U, 8U, 16U, 20U}) {
+      INFO("pages of " << page_size);
+      Counting call(lanes, flavour, 1, 1, 1, 1, 40);
+      const std::size_t pages = (40 + page_size - 1) / page_size;
+      std::vector<float> keys(pages * page_size), values(keys.size());
+      std::vector<std::int32_t> table(pages);
+      for (std::size_t key = 0; key < 40; ++key) {
+        const std::size_t page = pages - 1 - key / page_size, at = page * page_size + key % page_size;
+        table[key / page_size] = static_cast<std::int32_t>(page);
+        keys[at] = std::log(static_cast<float>(key + 1));
+        values[at] = static_cast<float>(key);
+      }
+      call.q[0] = 1.0F;
+      const std::int64_t size = static_cast<std::int64_t>(page_size);
+      call.args.k = {keys.data(), EXATTN_F32, 4, {size, size, 1, 1}};
+      call.args.v = {values.data(), EXATTN_F32, 4, {size, size, 1, 1}};
+      call.args.page_table = table.data();
+      call.args.page_table_stride = static_cast<std::int64_t>(pages);
+      call.args.page_size = size;
+      call.args.pages = static_cast<std::int64_t>(pages);
+      call.check({26.0}, {std::log(820.0)});
+    }
+  });
+}
+
 TEST_CASE("attention: query heads share key and value heads in runs") {
   on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
     for (const std::int64_t heads : {4, 6}) {
