@@ -179,19 +179,21 @@ TEST_CASE("attention: any number of rows side by side") {
 }
 
 TEST_CASE("attention: rows side by side see keys of their own") {
-  // Row i of both heads sees the keys 56 + i to 60 + i, from one block into the next.
+  // Row i of each head sees the keys 56 + i to 60 + i, from one block into the next.
   on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
-    for (const std::int64_t rows : {1, 2, 3, 4, 6, 9}) {
-      INFO("rows " << rows);
-      Counting call(lanes, flavour, 1, 2, 1, rows, 70);
-      call.args.causal = 1;
-      call.args.q_offset = 60;
-      call.args.window = 5;
-      std::vector<double> outputs(static_cast<std::size_t>(2 * rows));
-      for (std::size_t n = 0; n < outputs.size(); ++n) {
-        outputs[n] = 58.0 + static_cast<double>(n % static_cast<std::size_t>(rows));
+    for (const std::int64_t heads : {1, 2, 3}) {
+      for (const std::int64_t rows : {1, 2, 3, 4, 6, 9}) {
+        INFO("heads " << heads << ", rows " << rows);
+        Counting call(lanes, flavour, 1, heads, 1, rows, 70);
+        call.args.causal = 1;
+        call.args.q_offset = 60;
+        call.args.window = 5;
+        std::vector<double> outputs(static_cast<std::size_t>(heads * rows));
+        for (std::size_t n = 0; n < outputs.size(); ++n) {
+          outputs[n] = 58.0 + static_cast<double>(n % static_cast<std::size_t>(rows));
+        }
+        call.check(outputs, std::vector<double>(outputs.size(), std::log(5.0)));
       }
-      call.check(outputs, std::vector<double>(outputs.size(), std::log(5.0)));
     }
   });
 }
