@@ -880,6 +880,35 @@ std::string last_line(const std::string &text) {
 
 } // namespace
 
+TEST_CASE("bench counts what is seen, and gives every row of its table all columns") {
+  // 64 rows and keys; two rows at the end of 70 keys with windows of 5, which see 6 keys together.
+  const TemporaryFolder folder;
+  const Output output = run(folder, "bench --rounds 1 --threads 1,2 --shape 1,2,1,64,64,4,causal "
+                                    "--shape 3,4,2,2,70,8,causal,5 --json b.json");
+  CAPTURE(output.err);
+  REQUIRE(output.exit_code == 0);
+  const nlohmann::json rows = nlohmann::json::parse(read_file(folder / "b.json"));
+  REQUIRE(rows.size() == 4);
+  for (const std::size_t n : {0U, 2U}) {
+    CHECK(rows[n]["flops"] == 4 * 2 * 4 * (64 * 65 / 2));
+    CHECK(rows[n]["bytes"] == 64 * 2 * 4 * 4);
+    CHECK(rows[n]["threads"] == n / 2 + 1);
+    CHECK(!rows[n].contains("read_gbytes_per_second"));
+    CHECK(rows[n + 1]["flops"] == 3 * 4 * 4 * 8 * (2 * 5));
+    CHECK(rows[n + 1]["bytes"] == 3 * 2 * 6 * 2 * 8 * 4);
+    CHECK(rows[n + 1]["read_gbytes_per_second"] > 0);
+  }
+  int lines = 0;
+  std::istringstream text(output.out);
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("|")) {
+      CHECK(std::count(line.begin(), line.end(), '|') == 11);
+      ++lines;
+    }
+  }
+  CHECK(lines == 2 + 4);
+}
+
 TEST_CASE("conformance looks at --lanes alone") {
   const TemporaryFolder folder;
   write_goldens(folder.get(), kOneKeyGolden, kTwoEqualGolden);

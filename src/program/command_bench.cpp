@@ -23,6 +23,15 @@ struct Shape {
   std::int64_t window = 0; // 0: none
 
   std::int64_t q_offset() const { return causal || window > 0 ? std::max<std::int64_t>(0, kv_len - q_len) : 0; }
+
+  // The keys that row i sees.
+  std::int64_t begin(std::int64_t i) const {
+    return window > 0 ? std::max<std::int64_t>(0, q_offset() + i - window + 1) : 0;
+  }
+  std::int64_t end(std::int64_t i) const { return causal ? std::min(q_offset() + i + 1, kv_len) : kv_len; }
+
+  // So few rows that reading keys and values is what takes time.
+  bool streams() const { return q_len <= 8; }
 };
 
 std::vector<Shape> usual_shapes() {
@@ -35,6 +44,7 @@ std::vector<Shape> usual_shapes() {
       {"Whisper cross 448 x 1500", 1, 12, 12, 448, 1500, 64, false},
       {"one head 4096", 1, 1, 1, 4096, 4096, 64, false},
       {"Llama prefill 2048", 1, 32, 8, 2048, 2048, 128, true},
+      {"Llama decode 1 x 8192", 1, 32, 8, 1, 8192, 128, false},
   };
 }
 
@@ -83,12 +93,15 @@ Shape parse_shape(const std::string &text) {
 double flops(const Shape &shape) {
   double pairs = 0;
   for (std::int64_t i = 0; i < shape.q_len; ++i) {
-    const std::int64_t position = shape.q_offset() + i;
-    const std::int64_t end = shape.causal ? std::min(position + 1, shape.kv_len) : shape.kv_len;
-    const std::int64_t begin = shape.window > 0 ? std::max<std::int64_t>(0, position - shape.window + 1) : 0;
-    pairs += static_cast<double>(std::max<std::int64_t>(0, end - begin));
+    pairs += static_cast<double>(std::max<std::int64_t>(0, shape.end(i) - shape.begin(i)));
   }
   return 4.0 * static_cast<double>(shape.batch * shape.heads * shape.head_dim) * pairs;
+}
+
+// Of the keys that any row sees, and their values.
+std::int64_t bytes_read(const Shape &shape) {
+  const std::int64_t keys = std::max<std::int64_t>(0, shape.end(shape.q_len - 1) - shape.begin(0));
+  return shape.batch * shape.kv_heads * keys * 2 * shape.head_dim * static_cast<std::int64_t>(sizeof(float));
 }
 
 class Problem {
@@ -206,10 +219,12 @@ void bench(const BenchOptions &options) {
     file.emplace(options.json);
   }
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
-  std::printf("Milliseconds are medians (least to greatest), %% is of the fused multiply-add peak at that width as\n"
-              "measured in the same run, exact and fast take turns.\n\n"
-              "| shape | lanes | threads | exact, ms | %% | fast, ms | %% | exact/fast |\n"
-              "| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  std::printf(
+      "Milliseconds are medians (least to greatest); exact and fast take turns. %% is of the fused multiply-add peak\n"
+      "at that width, or, where there are at most 8 query rows, of what reading as many bytes of keys and values\n"
+      "takes; both as measured in the same run.\n\n"
+      "| shape | lanes | threads | exact, ms | rate | %% | fast, ms | rate | %% | exact/fast |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const std::string &thread_text : split_list(options.threads)) {
     const Pool pool(parse_threads(thread_text));
     for (const Shape &shape : shapes) {
@@ -218,6 +233,7 @@ void bench(const BenchOptions &options) {
         // Scalar lanes emulate the fused multiply-add: nothing to compare.
         const bool has_fast = usable(lanes, EXATTN_FAST) && lanes != EXATTN_LANES_SCALAR;
         Peak peak = measure_peak(lanes, 0.1);
+        double bandwidth = shape.streams() ? measure_bandwidth(bytes_read(shape), pool.threads(), 0.1) : 0;
         Times exact, fast, ratio;
         const double once = problem.run(EXATTN_EXACT, lanes, pool.get());
         const int rounds =
@@ -235,23 +251,37 @@ void bench(const BenchOptions &options) {
         for (Times *times : {&exact, &fast, &ratio}) {
           std::sort(times->milliseconds.begin(), times->milliseconds.end());
         }
-        const double reference = (peak.fused > 0 ? peak.fused : peak.unfused) * pool.threads();
-        const auto percent = [&](const Times &times) {
-          return reference > 0 ? 100.0 * flops(shape) / times.median() * 1e-6 / reference : std::nan("");
+        if (shape.streams()) {
+          bandwidth = std::max(bandwidth, measure_bandwidth(bytes_read(shape), pool.threads(), 0.1));
+        }
+        const double work = (shape.streams() ? static_cast<double>(bytes_read(shape)) : flops(shape)) * 1e-6;
+        const double most = shape.streams() ? bandwidth : (peak.fused > 0 ? peak.fused : peak.unfused) * pool.threads();
+        const auto columns = [&](const Times &times) {
+          const double rate = work / times.median();
+          char text[96];
+          std::snprintf(text, sizeof text, "%s | %.1f %s | %.1f", cell(times).c_str(), rate,
+                        shape.streams() ? "GB/s" : "GFLOP/s", most > 0 ? 100.0 * rate / most : std::nan(""));
+          return std::string(text);
         };
-        nlohmann::ordered_json row = {
-            {"shape", shape.name},       {"flops", flops(shape)},           {"lanes", exattn_lanes_name(lanes)},
-            {"threads", pool.threads()}, {"fused_peak_gflops", peak.fused}, {"unfused_peak_gflops", peak.unfused},
-            {"exact", to_json(exact)}};
+        nlohmann::ordered_json row = {{"shape", shape.name},
+                                      {"flops", flops(shape)},
+                                      {"bytes", bytes_read(shape)},
+                                      {"lanes", exattn_lanes_name(lanes)},
+                                      {"threads", pool.threads()},
+                                      {"fused_peak_gflops", peak.fused},
+                                      {"unfused_peak_gflops", peak.unfused},
+                                      {"exact", to_json(exact)}};
+        if (shape.streams()) {
+          row["read_gbytes_per_second"] = bandwidth;
+        }
         if (has_fast) {
           row["fast"] = to_json(fast);
           row["exact_over_fast"] = ratio.median();
-          std::printf("| %s | %s | %d | %s | %.1f | %s | %.1f | %.3f |\n", shape.name.c_str(), exattn_lanes_name(lanes),
-                      pool.threads(), cell(exact).c_str(), percent(exact), cell(fast).c_str(), percent(fast),
-                      ratio.median());
+          std::printf("| %s | %s | %d | %s | %s | %.3f |\n", shape.name.c_str(), exattn_lanes_name(lanes),
+                      pool.threads(), columns(exact).c_str(), columns(fast).c_str(), ratio.median());
         } else {
-          std::printf("| %s | %s | %d | %s | %.1f | | | |\n", shape.name.c_str(), exattn_lanes_name(lanes),
-                      pool.threads(), cell(exact).c_str(), percent(exact));
+          std::printf("| %s | %s | %d | %s | | | | |\n", shape.name.c_str(), exattn_lanes_name(lanes), pool.threads(),
+                      columns(exact).c_str());
         }
         std::fflush(stdout);
         results.push_back(row);

@@ -3,7 +3,11 @@
 #include "exattn/exattn.h"
 
 #include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <chrono>
+#include <thread>
+#include <vector>
 
 namespace exattn::program {
 namespace {
@@ -114,6 +118,48 @@ Peak measure_peak(std::int32_t lanes, double seconds) {
     static_cast<void>(seconds);
     return peak;
   }
+}
+
+double measure_bandwidth(std::int64_t bytes, std::int32_t threads, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t kLine = 8; // words of a cache line: one of them brings all of it
+  const std::size_t lines =
+      std::max<std::size_t>(kLine, static_cast<std::size_t>(bytes) / (8 * kLine) / static_cast<std::size_t>(threads));
+  std::barrier together(threads);
+  std::atomic<double> best = 0;
+  std::atomic<bool> done = false;
+  const auto read = [&](bool first) {
+    const std::vector<std::uint64_t> words(lines * kLine, 1);
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    std::uint64_t sums[kLine] = {};
+    while (true) {
+      together.arrive_and_wait();
+      if (done) {
+        break;
+      }
+      const auto before = Clock::now();
+      for (std::size_t n = 0; n + kLine <= lines; n += kLine) {
+        for (std::size_t i = 0; i < kLine; ++i) {
+          sums[i] += words[(n + i) * kLine];
+        }
+      }
+      for (std::uint64_t &sum : sums) {
+        __asm__ volatile("" : "+r"(sum)); // its value is wanted, as far as the compiler knows
+      }
+      together.arrive_and_wait();
+      if (first) {
+        const double elapsed = std::chrono::duration<double>(Clock::now() - before).count();
+        best = std::max<double>(best, static_cast<double>(lines * kLine * 8) * threads / elapsed * 1e-9);
+        done = Clock::now() >= end;
+      }
+    }
+  };
+  std::vector<std::jthread> others;
+  for (std::int32_t n = 1; n < threads; ++n) {
+    others.emplace_back(read, false);
+  }
+  read(true);
+  return best;
 }
 
 } // namespace exattn::program

@@ -1,4 +1,4 @@
-// What this machine's arithmetic can do at most, to measure kernels against.
+// What this machine's arithmetic and memory can do at most, to measure kernels against.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,9 @@ struct Peak {
 // Measures the peak at the width of a lane kind, for about `seconds`. Zeros where there is no such measurement
 // (scalar lanes; another architecture); fused is zero where the lane kind has no fused multiply-add.
 Peak measure_peak(std::int32_t lanes, double seconds);
+
+// GB/s of reading so many bytes again and again, each thread a part of its own, for about `seconds`: from a cache,
+// where they fit into one.
+double measure_bandwidth(std::int64_t bytes, std::int32_t threads, double seconds);
 
 } // namespace exattn::program
