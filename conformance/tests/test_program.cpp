@@ -909,6 +909,29 @@ TEST_CASE("bench counts what is seen, and gives every row of its table all colum
   CHECK(lines == 2 + 4);
 }
 
+TEST_CASE("bench memory shows that stored scores grow with the square of the keys, and a call's memory does not") {
+  const TemporaryFolder folder;
+  check_refused(folder, "bench memory --keys 512,0", "--keys: '0' is not an integer of at least 1");
+  check_refused(folder, "bench memory --keys 32769", "--keys: 32769 is too many for scores that are stored");
+  const Output output = run(folder, "bench memory --keys 512,2048 --threads 2");
+  CAPTURE(output.out);
+  REQUIRE(output.exit_code == 0);
+  // Two of 512 x 512 and of 2048 x 2048 floats.
+  for (const char *row : {"\n| 512 | ", "\n| 2048 | "}) {
+    const std::size_t at = output.out.find(row);
+    REQUIRE(at != std::string::npos);
+    std::istringstream cells(output.out.substr(at + std::string(row).size()));
+    double scratch = 0, ours = 0, stored = 0, naive = 0;
+    char bar = 0;
+    cells >> scratch >> bar >> ours >> bar >> stored >> bar >> naive;
+    CHECK(stored == (std::string(row) == "\n| 512 | " ? 2.0 : 32.0));
+    CHECK(naive >= stored);
+    CHECK(scratch > 0);
+    CHECK(scratch < 0.25); // of two workers
+    CHECK(ours < 8);
+  }
+}
+
 TEST_CASE("conformance looks at --lanes alone") {
   const TemporaryFolder folder;
   write_goldens(folder.get(), kOneKeyGolden, kTwoEqualGolden);

@@ -315,9 +315,12 @@ void add_bench(CLI::App &app, int &exit_code) {
   command->add_option("--json", options->json, "Write the figures to this file");
   command->footer("Prints a Markdown table. Timings never decide anything: conformance does.\n\n"
                   "Example:\n  exattn bench --shape 1,12,12,512,512,64 --lanes all --threads 1,2");
-  command->callback([options, &exit_code] {
-    bench(*options);
-    exit_code = kExitSame;
+  add_bench_memory(*command, exit_code);
+  command->callback([options, command, &exit_code] {
+    if (command->get_subcommands().empty()) {
+      bench(*options);
+      exit_code = kExitSame;
+    }
   });
 }
 
