@@ -166,7 +166,8 @@ void bench_memory(const MemoryOptions &options) {
     const double others = growth(keys, [&](Inputs &own) { naive(own, keys); });
     std::cout << "| " << keys << " | " << mebibytes(static_cast<double>(scratch)) << " | " << mebibytes(ours) << " | "
               << mebibytes(8.0 * static_cast<double>(keys) * static_cast<double>(keys)) << " | " << mebibytes(others)
-              << " |" << std::endl;
+              << " |\n"
+              << std::flush;
   }
 }
 #else
