@@ -16,6 +16,9 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 template <class Lanes>
 struct Exact {
   using Float = typename Lanes::Float;
+  static constexpr bool fused = false;
+  template <class Other>
+  using On = Exact<Other>;
   static Float muladd(Float a, Float b, Float c) { return Lanes::add(Lanes::multiply(a, b), c); }
   // What dividing by l needs of l, and the division.
   static Float divisor(Float l) { return l; }
@@ -25,6 +28,9 @@ struct Exact {
 template <class Lanes>
 struct Fast {
   using Float = typename Lanes::Float;
+  static constexpr bool fused = true;
+  template <class Other>
+  using On = Fast<Other>;
   static Float muladd(Float a, Float b, Float c) { return Lanes::fma(a, b, c); }
   static Float divisor(Float l) { return Lanes::divide(Lanes::broadcast(1.0F), l); }
   static Float divide(Float x, Float divisor) { return Lanes::multiply(x, divisor); }
@@ -32,7 +38,7 @@ struct Fast {
 
 // Section 7. x <= 0 or NaN; for section 13, x up to 20.
 template <class Lanes, class Flavour>
-typename Lanes::Float exponential(typename Lanes::Float x) {
+[[gnu::always_inline]] inline typename Lanes::Float exponential(typename Lanes::Float x) {
   using namespace constants;
   using Float = typename Lanes::Float;
   const auto constant = [](float value) { return Lanes::broadcast(value); };

@@ -246,7 +246,8 @@ private:
 #pragma GCC unroll 16
         for (int n = 0; n < kGroupVectors; ++n) {
           Float key[4];
-          Lanes::load_columns(keys + (g * kPackedKeys + n * kWidth) * stride + x, stride, key);
+          const float *const first = keys + (g * kPackedKeys + n * kWidth) * stride + x;
+          Lanes::load_columns([&](int lane) { return first + lane * stride; }, key);
 #pragma GCC unroll 16
           for (int i = 0; i < 4; ++i) {
 #pragma GCC unroll 16

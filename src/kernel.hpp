@@ -12,7 +12,7 @@ inline constexpr std::int64_t kBlockKeys = 64;
 // The most rows that one work item has.
 inline constexpr std::int64_t kMaxItemRows = 128;
 // The most rows that a strip of the tile loop has, and columns of a register tile.
-inline constexpr std::int64_t kMaxStripRows = 16;
+inline constexpr std::int64_t kMaxStripRows = 32;
 
 struct Strided {
   const float *data = nullptr;

@@ -14,6 +14,12 @@
 
 namespace exattn {
 
+// What is summed in registers at once: so many vectors of query rows by so many keys, or columns of the values. Chosen
+// by measurement (docs/architecture.md).
+struct Tile {
+  int vectors, columns;
+};
+
 // Lanes over an xsimd architecture. Derived lane kinds add fma and the shape of their register tiles.
 template <class Arch>
 struct VectorLanes {
@@ -89,10 +95,11 @@ struct VectorTranspose {
       quad[c].store_unaligned(to[c]);
     }
   }
-  // Element c of row n, rows `stride` apart, is lane n of to[c], for c < 4.
-  static void load_columns(const float *row, std::int64_t stride, Quad (&to)[4]) {
-    transpose(Quad::load_unaligned(row), Quad::load_unaligned(row + stride), Quad::load_unaligned(row + 2 * stride),
-              Quad::load_unaligned(row + 3 * stride), to);
+  // Lane n of to[c] is row(n)[c], for c < 4.
+  template <class Row>
+  static void load_columns(Row row, Quad (&to)[4]) {
+    transpose(Quad::load_unaligned(row(0)), Quad::load_unaligned(row(1)), Quad::load_unaligned(row(2)),
+              Quad::load_unaligned(row(3)), to);
   }
 
 private:
@@ -106,6 +113,64 @@ private:
   }
 };
 
+// `count` vectors of a lane kind as one. Instructions then come out in turns, vector by vector, so that those that wait
+// for each other are apart: a processor looks only so far ahead.
+template <class Lanes, int count>
+struct SeveralLanes {
+  struct Float {
+    typename Lanes::Float part[count];
+  };
+  struct Integer {
+    typename Lanes::Integer part[count];
+  };
+  struct Mask {
+    typename Lanes::Mask part[count];
+  };
+
+  static Float broadcast(float value) {
+    return each<Float>([&](int) { return Lanes::broadcast(value); });
+  }
+  static Float add(Float a, Float b) {
+    return each<Float>([&](int n) { return Lanes::add(a.part[n], b.part[n]); });
+  }
+  static Float subtract(Float a, Float b) {
+    return each<Float>([&](int n) { return Lanes::subtract(a.part[n], b.part[n]); });
+  }
+  static Float multiply(Float a, Float b) {
+    return each<Float>([&](int n) { return Lanes::multiply(a.part[n], b.part[n]); });
+  }
+  static Float fma(Float a, Float b, Float c) {
+    return each<Float>([&](int n) { return Lanes::fma(a.part[n], b.part[n], c.part[n]); });
+  }
+  static Mask less(Float a, Float b) {
+    return each<Mask>([&](int n) { return Lanes::less(a.part[n], b.part[n]); });
+  }
+  static Float select(Mask condition, Float yes, Float no) {
+    return each<Float>([&](int n) { return Lanes::select(condition.part[n], yes.part[n], no.part[n]); });
+  }
+  static Integer bits(Float value) {
+    return each<Integer>([&](int n) { return Lanes::bits(value.part[n]); });
+  }
+  static Float from_bits(Integer value) {
+    return each<Float>([&](int n) { return Lanes::from_bits(value.part[n]); });
+  }
+  template <int places>
+  static Integer shift_left(Integer a) {
+    return each<Integer>([&](int n) { return Lanes::template shift_left<places>(a.part[n]); });
+  }
+
+private:
+  template <class Several, class Operation>
+  [[gnu::always_inline]] static Several each(Operation operation) {
+    Several result;
+#pragma GCC unroll 16
+    for (int n = 0; n < count; ++n) {
+      result.part[n] = operation(n);
+    }
+    return result;
+  }
+};
+
 // One lane, in plain C++: what every other lane kind is compared with.
 struct ScalarLanes {
   using Float = float;
@@ -113,8 +178,9 @@ struct ScalarLanes {
   using Mask = bool;
 
   static constexpr int width = 1;
-  static constexpr int tile_rows = 1;
-  static constexpr int tile_columns = 16;
+  static constexpr int strip_vectors = 1;
+  static constexpr Tile tile(bool) { return {1, 16}; }
+  static constexpr int weights_together = 4;
   static constexpr int few_rows_together = 1;
   static constexpr int few_rows_columns = 1;
 
@@ -176,19 +242,20 @@ struct ScalarLanes {
     }
   }
 
-  static void load_columns(const float *row, std::int64_t, Float (&to)[4]) { std::copy(row, row + 4, to); }
+  template <class Row>
+  static void load_columns(Row row, Float (&to)[4]) {
+    std::copy(row(0), row(0) + 4, to);
+  }
 
 private:
   static constexpr std::uint64_t kInfinity = 0x7FF0000000000000;
 };
 
-// tile_rows vectors of query rows by tile_columns keys (or columns of values) are summed in registers at once; the
-// numbers were chosen by measurement (docs/architecture.md).
-
 #if XSIMD_WITH_SSE2
 struct Sse2Lanes : VectorLanes<xsimd::sse2>, VectorTranspose<xsimd::sse2> {
-  static constexpr int tile_rows = 2;
-  static constexpr int tile_columns = 4;
+  static constexpr int strip_vectors = 2;
+  static constexpr Tile tile(bool) { return {2, 4}; }
+  static constexpr int weights_together = 2;
   static constexpr int few_rows_together = 2;
   static constexpr int few_rows_columns = 4;
   // maxps gives its second operand where one is NaN and where both are zero.
@@ -198,18 +265,20 @@ struct Sse2Lanes : VectorLanes<xsimd::sse2>, VectorTranspose<xsimd::sse2> {
 
 #if XSIMD_WITH_AVX2
 struct Avx2Lanes : VectorLanes<xsimd::avx2>, VectorTranspose<xsimd::sse2> {
-  static constexpr int tile_rows = 2;
-  static constexpr int tile_columns = 4;
+  static constexpr int strip_vectors = 2;
+  static constexpr Tile tile(bool) { return {2, 4}; }
+  static constexpr int weights_together = 2;
   static constexpr int few_rows_together = 2;
   static constexpr int few_rows_columns = 4;
   static Float larger(Float kept, Float candidate) { return _mm256_max_ps(candidate, kept); }
   // Row 4 n + i in half n of vector i, as with AVX-512.
-  static void load_columns(const float *row, std::int64_t stride, Float (&to)[4]) {
+  template <class Row>
+  static void load_columns(Row row, Float (&to)[4]) {
     __m256 v[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i, row += stride) {
-      v[i] = _mm256_castps128_ps256(_mm_loadu_ps(row));
-      v[i] = _mm256_insertf128_ps(v[i], _mm_loadu_ps(row + 4 * stride), 1);
+    for (int i = 0; i < 4; ++i) {
+      v[i] = _mm256_castps128_ps256(_mm_loadu_ps(row(i)));
+      v[i] = _mm256_insertf128_ps(v[i], _mm_loadu_ps(row(i + 4)), 1);
     }
     const __m256 low02 = _mm256_unpacklo_ps(v[0], v[2]), low13 = _mm256_unpacklo_ps(v[1], v[3]);
     const __m256 high02 = _mm256_unpackhi_ps(v[0], v[2]), high13 = _mm256_unpackhi_ps(v[1], v[3]);
@@ -228,21 +297,23 @@ struct Avx2Lanes : VectorLanes<xsimd::avx2>, VectorTranspose<xsimd::sse2> {
 
 #if XSIMD_WITH_AVX512F
 struct Avx512Lanes : VectorLanes<xsimd::avx512f>, VectorTranspose<xsimd::sse2> {
-  static constexpr int tile_rows = 1;
-  static constexpr int tile_columns = 16;
+  static constexpr int strip_vectors = 2;
+  static constexpr Tile tile(bool) { return {2, 8}; }
+  static constexpr int weights_together = 4;
   static constexpr int few_rows_together = 4;
   static constexpr int few_rows_columns = 4;
   static Float larger(Float kept, Float candidate) { return _mm512_max_ps(candidate, kept); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   // Row 4 n + i in quarter n of vector i: transposing within the quarters is all that is left.
-  static void load_columns(const float *row, std::int64_t stride, Float (&to)[4]) {
+  template <class Row>
+  static void load_columns(Row row, Float (&to)[4]) {
     __m512 v[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i, row += stride) {
-      v[i] = _mm512_castps128_ps512(_mm_loadu_ps(row));
-      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row + 4 * stride), 1);
-      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row + 8 * stride), 2);
-      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row + 12 * stride), 3);
+    for (int i = 0; i < 4; ++i) {
+      v[i] = _mm512_castps128_ps512(_mm_loadu_ps(row(i)));
+      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row(i + 4)), 1);
+      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row(i + 8)), 2);
+      v[i] = _mm512_insertf32x4(v[i], _mm_loadu_ps(row(i + 12)), 3);
     }
     const __m512 low02 = _mm512_unpacklo_ps(v[0], v[2]), low13 = _mm512_unpacklo_ps(v[1], v[3]);
     const __m512 high02 = _mm512_unpackhi_ps(v[0], v[2]), high13 = _mm512_unpackhi_ps(v[1], v[3]);
@@ -256,8 +327,9 @@ struct Avx512Lanes : VectorLanes<xsimd::avx512f>, VectorTranspose<xsimd::sse2> {
 
 #if XSIMD_WITH_NEON64
 struct Neon64Lanes : VectorLanes<xsimd::neon64>, VectorTranspose<xsimd::neon64> {
-  static constexpr int tile_rows = 4;
-  static constexpr int tile_columns = 4;
+  static constexpr int strip_vectors = 4;
+  static constexpr Tile tile(bool) { return {4, 4}; }
+  static constexpr int weights_together = 4;
   static constexpr int few_rows_together = 4;
   static constexpr int few_rows_columns = 4;
   // xsimd 8.1.0 divides by an approximate reciprocal here.

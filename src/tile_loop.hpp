@@ -29,14 +29,16 @@ class TileLoop {
   using Mask = typename Lanes::Mask;
 
   static constexpr int kWidth = Lanes::width;
-  static constexpr int kVectors = Lanes::tile_rows;
+  static constexpr int kVectors = Lanes::strip_vectors;
   static constexpr int kStripRows = kWidth * kVectors;
-  static constexpr int kColumns = Lanes::tile_columns;
+  // A register tile: so many vectors of rows by so many keys, or columns of the values.
+  static constexpr int kTileVectors = Lanes::tile(Flavour::fused).vectors;
+  static constexpr int kColumns = Lanes::tile(Flavour::fused).columns;
   static constexpr int kPackedKeys = 16;                        // keys that are packed side by side
   static constexpr int kGroups = int{kBlockKeys} / kPackedKeys; // in a block
   static constexpr int kPartialSums = 16;
   static constexpr std::int64_t kColumnsGathered = 16; // of values, for few rows
-  static_assert(kPackedKeys % kColumns == 0 && kTileRows % kStripRows == 0);
+  static_assert(kPackedKeys % kColumns == 0 && kVectors % kTileVectors == 0 && kTileRows % kStripRows == 0);
   static_assert(kStripRows <= kMaxStripRows && kColumns <= kMaxStripRows);
   // With one lane there is nothing that few rows could leave idle.
   static constexpr int kFewRows = kWidth == 1 ? 0 : kStripRows / 2;
@@ -74,6 +76,7 @@ class TileLoop {
     std::int64_t first;                              // row of the KV head's group
     std::int64_t position[kStripRows];               // counted from the call's first key; may be negative
     std::int64_t begin[kStripRows], end[kStripRows]; // keys that a row may see
+    std::int64_t all_begin, all_end;                 // keys that every row may see
     const float *mask[kStripRows];                   // mask row
     const std::uint8_t *mask_bool[kStripRows];       // row of the boolean mask
     float minus_slope[kStripRows];                   // of ALiBi
@@ -171,6 +174,8 @@ private:
     strip.l = take(kStripRows);
     strip.first = first_row + index * kStripRows;
     strip.rows = std::min<std::int64_t>(kStripRows, item_rows - index * kStripRows);
+    strip.all_begin = 0;
+    strip.all_end = key_count;
     std::memset(strip.acc, 0, static_cast<std::size_t>(value_dim * kStripRows) * sizeof(float));
 
     const std::int64_t offset = (call.q_offsets != nullptr ? call.q_offsets[batch] : call.q_offset) - call.kv_offset;
@@ -188,6 +193,8 @@ private:
       strip.begin[r] = call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
       strip.end[r] = call.causal ? std::clamp<std::int64_t>(position + 1, 0, key_count) : key_count;
       strip.begin[r] = std::min(strip.begin[r], strip.end[r]);
+      strip.all_begin = std::max(strip.all_begin, strip.begin[r]);
+      strip.all_end = std::min(strip.all_end, strip.end[r]);
       strip.saw_key[r] = call.mask_bool.data == nullptr && strip.begin[r] < strip.end[r];
       if (call.state_in != nullptr) {
         load_state(strip, r, h, i);
@@ -281,6 +288,9 @@ private:
   }
 
   Visibility visibility(Strip &strip, std::int64_t block) {
+    if (strip.all_begin <= block && block + kBlockKeys <= strip.all_end && call.mask_bool.data == nullptr) {
+      return {{}, {}, nullptr, 0, int{kBlockKeys}, 0, int{kBlockKeys}};
+    }
     Visibility visible{{}, {}, nullptr, int{kBlockKeys}, 0, 0, int{kBlockKeys}};
     float begins[kStripRows], ends[kStripRows];
     for (int r = 0; r < kStripRows; ++r) {
@@ -416,41 +426,57 @@ private:
     for (int n = 0; n < kVectors; ++n) {
       maximum[n] = Lanes::broadcast(-kInfinity);
     }
-    const Float scale = Lanes::broadcast(call.scale);
     for (int first = visible.any_begin / kPackedKeys * kPackedKeys; first < visible.any_end; first += kPackedKeys) {
-      const bool partial = visible.partial(first, first + kPackedKeys);
       for (int key = first; key < first + kPackedKeys; key += kColumns) {
-        Float dot[kColumns][kVectors];
-        dot_products(strip.queries, packed_keys + first * head_dim + (key - first), dot);
-        if (capped) {
 #pragma GCC unroll 16
-          for (int c = 0; c < kColumns; ++c) {
-#pragma GCC unroll 16
-            for (int n = 0; n < kVectors; ++n) {
-              Lanes::store(score_at(key + c, n), Lanes::multiply(dot[c][n], scale));
-            }
-          }
-          continue;
-        }
-#pragma GCC unroll 16
-        for (int c = 0; c < kColumns; ++c) {
-#pragma GCC unroll 16
-          for (int n = 0; n < kVectors; ++n) {
-            // Without a bias, muladd(d, scale, +0) is the product (but for the sign of a zero, which no result shows).
-            Float score = biased ? Flavour::muladd(dot[c][n], scale, Lanes::load(bias_at(key + c, n)))
-                                 : Lanes::multiply(dot[c][n], scale);
-            // A hidden key: -inf is no maximum and has the weight +0.
-            if (partial) {
-              score = Lanes::select(visible.sees(n, key + c), score, Lanes::broadcast(-kInfinity));
-            }
-            maximum[n] = Lanes::larger(maximum[n], score);
-            Lanes::store(score_at(key + c, n), score);
+        for (int n = 0; n < kVectors; n += kTileVectors) {
+          Float dot[kColumns][kTileVectors];
+          dot_products(strip.queries + n * kWidth, packed_keys + first * head_dim + (key - first), dot);
+          if (capped) {
+            store_products(dot, key, n);
+          } else if (biased || visible.partial(first, first + kPackedKeys)) {
+            store_scores<true>(dot, visible, biased, key, n, maximum);
+          } else {
+            store_scores<false>(dot, visible, false, key, n, maximum);
           }
         }
       }
     }
     if (capped) {
       cap_scores(visible, biased, maximum);
+    }
+  }
+
+  // Scaled, to be capped.
+  void store_products(const Float (&dot)[kColumns][kTileVectors], int key, int vector) const {
+    const Float scale = Lanes::broadcast(call.scale);
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+#pragma GCC unroll 16
+      for (int n = 0; n < kTileVectors; ++n) {
+        Lanes::store(score_at(key + c, vector + n), Lanes::multiply(dot[c][n], scale));
+      }
+    }
+  }
+
+  template <bool special>
+  void store_scores(const Float (&dot)[kColumns][kTileVectors], const Visibility &visible, bool biased, int key,
+                    int vector, Float (&maximum)[kVectors]) const {
+    const Float scale = Lanes::broadcast(call.scale);
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+#pragma GCC unroll 16
+      for (int n = 0; n < kTileVectors; ++n) {
+        // Without a bias, muladd(d, scale, +0) is the product (but for the sign of a zero, which no result shows).
+        Float score = special && biased ? Flavour::muladd(dot[c][n], scale, Lanes::load(bias_at(key + c, vector + n)))
+                                        : Lanes::multiply(dot[c][n], scale);
+        // A hidden key: -inf is no maximum and has the weight +0.
+        if (special && visible.partial(key + c, key + c + 1)) {
+          score = Lanes::select(visible.sees(vector + n, key + c), score, Lanes::broadcast(-kInfinity));
+        }
+        maximum[vector + n] = Lanes::larger(maximum[vector + n], score);
+        Lanes::store(score_at(key + c, vector + n), score);
+      }
     }
   }
 
@@ -542,25 +568,26 @@ private:
     return bias;
   }
 
-  void dot_products(const float *queries, const float *keys, Float (&dot)[kColumns][kVectors]) const {
+  void dot_products(const float *queries, const float *keys, Float (&dot)[kColumns][kTileVectors]) const {
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
 #pragma GCC unroll 16
-      for (int n = 0; n < kVectors; ++n) {
+      for (int n = 0; n < kTileVectors; ++n) {
         dot[c][n] = Lanes::broadcast(0.0F);
       }
     }
+#pragma GCC unroll 4
     for (std::int64_t x = 0; x < head_dim; ++x) {
-      Float query[kVectors];
+      Float query[kTileVectors];
 #pragma GCC unroll 16
-      for (int n = 0; n < kVectors; ++n) {
+      for (int n = 0; n < kTileVectors; ++n) {
         query[n] = Lanes::load(queries + n * kWidth);
       }
 #pragma GCC unroll 16
       for (int c = 0; c < kColumns; ++c) {
         const Float key = Lanes::broadcast(keys[c]);
 #pragma GCC unroll 16
-        for (int n = 0; n < kVectors; ++n) {
+        for (int n = 0; n < kTileVectors; ++n) {
           dot[c][n] = Flavour::muladd(query[n], key, dot[c][n]);
         }
       }
@@ -640,7 +667,7 @@ private:
     if (strip.few()) {
       few_weights(strip, first_group, end_group, shift, sum);
     } else if (first_group == 0 && end_group == kGroups) {
-      weights_of<kGroups>(0, kGroups, shift, sum);
+      weights_of<Lanes::weights_together>(0, kGroups, shift, sum);
     } else {
       weights_of<1>(first_group, end_group, shift, sum);
     }
@@ -664,22 +691,24 @@ private:
   // Groups begin to end, a multiple of `together`, whose exponentials are computed side by side.
   template <int together>
   void weights_of(int begin, int end, const Float (&shift)[kVectors], Float (&sum)[kVectors]) {
+    using Several = SeveralLanes<Lanes, together>;
 #pragma GCC unroll 16
     for (int n = 0; n < kVectors; ++n) {
       Float partial[kPartialSums];
       for (int t = 0; t < kPartialSums; ++t) {
         Float p = Lanes::broadcast(0.0F);
         for (int group = begin; group < end; group += together) {
-          Float weight[together];
+          float *const place = score_tile + (group * kPackedKeys + t) * kStripRows + n * kWidth;
+          typename Several::Float weight;
 #pragma GCC unroll 16
           for (int g = 0; g < together; ++g) {
-            float *const place = score_tile + ((group + g) * kPackedKeys + t) * kStripRows + n * kWidth;
-            weight[g] = exponential<Lanes, Flavour>(Lanes::subtract(Lanes::load(place), shift[n]));
-            Lanes::store(place, weight[g]);
+            weight.part[g] = Lanes::subtract(Lanes::load(place + g * kPackedKeys * kStripRows), shift[n]);
           }
+          weight = exponential<Several, typename Flavour::template On<Several>>(weight);
 #pragma GCC unroll 16
           for (int g = 0; g < together; ++g) {
-            p = Lanes::add(p, weight[g]);
+            p = Lanes::add(p, weight.part[g]);
+            Lanes::store(place + g * kPackedKeys * kStripRows, weight.part[g]);
           }
         }
         partial[t] = p;
@@ -788,49 +817,70 @@ private:
       value = gather_values(visible, x, columns);
       stride = columns;
     }
-    Float acc[columns][kVectors];
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; n += kTileVectors) {
+      value_tile<columns>(strip, visible, alpha, rescale, {value, stride, x, n});
+    }
+  }
+
+  // Values from the first key that any row sees on, `stride` apart, for columns from x on; vectors of rows from the
+  // given one on.
+  struct ValueTile {
+    const float *value;
+    std::int64_t stride, x;
+    int vector;
+  };
+
+  template <int columns>
+  void value_tile(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors], bool rescale,
+                  ValueTile tile) {
+    const std::int64_t stride = tile.stride;
+    const float *value = tile.value;
+    float *const place = strip.acc + tile.x * kStripRows + tile.vector * kWidth;
+    Float acc[columns][kTileVectors];
 #pragma GCC unroll 16
     for (int c = 0; c < columns; ++c) {
 #pragma GCC unroll 16
-      for (int n = 0; n < kVectors; ++n) {
-        acc[c][n] = Lanes::load(strip.acc + (x + c) * kStripRows + n * kWidth);
+      for (int n = 0; n < kTileVectors; ++n) {
+        acc[c][n] = Lanes::load(place + c * kStripRows + n * kWidth);
         if (rescale) {
-          acc[c][n] = Lanes::multiply(acc[c][n], alpha[n]);
+          acc[c][n] = Lanes::multiply(acc[c][n], alpha[tile.vector + n]);
         }
       }
     }
-    const float *weight = score_tile + visible.any_begin * kStripRows;
+    const float *weight = score_tile + visible.any_begin * kStripRows + tile.vector * kWidth;
     int key = visible.any_begin;
     for (; key < visible.all_begin; ++key, value += stride, weight += kStripRows) {
-      add_seen_value<columns>(visible, key, weight, value, acc);
+      add_seen_value<columns>(visible, key, tile.vector, weight, value, acc);
     }
+#pragma GCC unroll 4
     for (; key < visible.all_end; ++key, value += stride, weight += kStripRows) {
       add_value<columns>(weight, value, acc);
     }
     for (; key < visible.any_end; ++key, value += stride, weight += kStripRows) {
-      add_seen_value<columns>(visible, key, weight, value, acc);
+      add_seen_value<columns>(visible, key, tile.vector, weight, value, acc);
     }
 #pragma GCC unroll 16
     for (int c = 0; c < columns; ++c) {
 #pragma GCC unroll 16
-      for (int n = 0; n < kVectors; ++n) {
-        Lanes::store(strip.acc + (x + c) * kStripRows + n * kWidth, acc[c][n]);
+      for (int n = 0; n < kTileVectors; ++n) {
+        Lanes::store(place + c * kStripRows + n * kWidth, acc[c][n]);
       }
     }
   }
 
   template <int columns>
-  static void add_value(const float *weight, const float *value, Float (&acc)[columns][kVectors]) {
-    Float p[kVectors];
+  static void add_value(const float *weight, const float *value, Float (&acc)[columns][kTileVectors]) {
+    Float p[kTileVectors];
 #pragma GCC unroll 16
-    for (int n = 0; n < kVectors; ++n) {
+    for (int n = 0; n < kTileVectors; ++n) {
       p[n] = Lanes::load(weight + n * kWidth);
     }
 #pragma GCC unroll 16
     for (int c = 0; c < columns; ++c) {
       const Float v = Lanes::broadcast(value[c]);
 #pragma GCC unroll 16
-      for (int n = 0; n < kVectors; ++n) {
+      for (int n = 0; n < kTileVectors; ++n) {
         acc[c][n] = Flavour::muladd(p[n], v, acc[c][n]);
       }
     }
@@ -838,12 +888,12 @@ private:
 
   // The same for a key that only some rows see: the others' accumulators stay as they are, bit for bit.
   template <int columns>
-  static void add_seen_value(const Visibility &visible, int key, const float *weight, const float *value,
-                             Float (&acc)[columns][kVectors]) {
+  static void add_seen_value(const Visibility &visible, int key, int vector, const float *weight, const float *value,
+                             Float (&acc)[columns][kTileVectors]) {
 #pragma GCC unroll 16
-    for (int n = 0; n < kVectors; ++n) {
+    for (int n = 0; n < kTileVectors; ++n) {
       const Float p = Lanes::load(weight + n * kWidth);
-      const Mask sees = visible.sees(n, key);
+      const Mask sees = visible.sees(vector + n, key);
 #pragma GCC unroll 16
       for (int c = 0; c < columns; ++c) {
         acc[c][n] = Lanes::select(sees, Flavour::muladd(p, Lanes::broadcast(value[c]), acc[c][n]), acc[c][n]);

@@ -11,6 +11,22 @@ void transpose(const float *const *row, std::int64_t rows, std::int64_t stride, 
                std::int64_t to_stride) {
   std::int64_t r = 0;
   if (stride == 1) {
+    for (; r + Lanes::width <= rows; r += Lanes::width) {
+      std::int64_t x = 0;
+#pragma GCC unroll 4
+      for (; x + 4 <= columns; x += 4) {
+        typename Lanes::Float column[4];
+        Lanes::load_columns([&](int n) { return row[r + n] + x; }, column);
+        for (int c = 0; c < 4; ++c) {
+          Lanes::store(to + (x + c) * to_stride + r, column[c]);
+        }
+      }
+      for (; x < columns; ++x) {
+        for (std::int64_t i = r; i < r + Lanes::width; ++i) {
+          to[x * to_stride + i] = row[i][x];
+        }
+      }
+    }
     for (; r + 4 <= rows; r += 4) {
       std::int64_t x = 0;
       for (; x + 4 <= columns; x += 4) {
