@@ -24,6 +24,28 @@ struct FewRows {
   static constexpr int kPartialSums = 16;
   static_assert(kPackedKeys % kWidth == 0);
 
+  // Rows of keys or values that are read next. They are asked for one by one, as many bytes as are worked on meanwhile:
+  // waiting for each block where it is needed would leave the memory idle in between.
+  class Ahead {
+  public:
+    Ahead() = default;
+    Ahead(const unsigned char *const *first, std::int64_t rows, std::int64_t bytes)
+        : row(first), end(first + rows), row_bytes(bytes) {}
+
+    void worked_on(std::int64_t bytes) {
+      for (due += bytes; due >= row_bytes && row != end; due -= row_bytes, ++row) {
+        for (std::int64_t at = 0; at < row_bytes; at += kLine) {
+          __builtin_prefetch(*row + at);
+        }
+      }
+    }
+
+  private:
+    static constexpr std::int64_t kLine = 64;
+    const unsigned char *const *row = nullptr, *const *end = nullptr;
+    std::int64_t row_bytes = 0, due = 0;
+  };
+
   // ---- 6.1 Scores ----
 
   // The keys of a block: packed, or where the caller has them if those of a group lie side by side there.
@@ -36,14 +58,14 @@ struct FewRows {
   // product[r][key] of the keys in groups [first, last), for rows of kBlockKeys numbers.
   template <int together = kTogether>
   static void products(const float *queries, std::int64_t rows, std::int64_t head_dim, const Keys &keys, int first,
-                       int last, float *product) {
+                       int last, float *product, Ahead &ahead) {
     for (; rows >= together; rows -= together) {
-      products_of<together>(queries, head_dim, keys, first, last, product);
+      products_of<together>(queries, head_dim, keys, first, last, product, ahead);
       queries += together * head_dim;
       product += together * kBlockKeys;
     }
     if constexpr (together > 1) {
-      products<together - 1>(queries, rows, head_dim, keys, first, last, product);
+      products<together - 1>(queries, rows, head_dim, keys, first, last, product, ahead);
     }
   }
 
@@ -112,6 +134,7 @@ struct FewRows {
     const std::uint8_t *seen;
     float *acc;
     std::int64_t keys, value_stride, seen_stride, acc_stride;
+    Ahead *ahead;
   };
 
   // For `rows` rows, at most kTogether, and their factors alpha.
@@ -164,14 +187,14 @@ struct FewRows {
 private:
   template <int rows>
   static void products_of(const float *queries, std::int64_t head_dim, const Keys &keys, int first, int last,
-                          float *product) {
+                          float *product, Ahead &ahead) {
     constexpr int kWide = kGroupVectors >= 2 ? 1 : 2 / kGroupVectors; // groups that give four vectors
     for (int group = first; group < last;) {
       const bool wide = group + kWide <= last && alike<kWide>(keys, group);
       if (wide) {
-        dot_products<rows, kWide>(queries, head_dim, keys, group, product + group * kPackedKeys);
+        dot_products<rows, kWide>(queries, head_dim, keys, group, product + group * kPackedKeys, ahead);
       } else {
-        dot_products<rows, 1>(queries, head_dim, keys, group, product + group * kPackedKeys);
+        dot_products<rows, 1>(queries, head_dim, keys, group, product + group * kPackedKeys, ahead);
       }
       group += wide ? kWide : 1;
     }
@@ -190,7 +213,8 @@ private:
   }
 
   template <int rows, int groups>
-  static void dot_products(const float *queries, std::int64_t head_dim, const Keys &keys, int group, float *product) {
+  static void dot_products(const float *queries, std::int64_t head_dim, const Keys &keys, int group, float *product,
+                           Ahead &ahead) {
     constexpr int kVectors = groups * kGroupVectors;
     Float dot[rows][kVectors];
 #pragma GCC unroll 16
@@ -201,7 +225,7 @@ private:
       }
     }
     if (keys.in_place[group] != nullptr) {
-      in_place<rows, groups>(queries, head_dim, keys.in_place[group], keys.stride, dot);
+      in_place<rows, groups>(queries, head_dim, keys.in_place[group], keys.stride, dot, ahead);
     } else {
       packed<rows, groups>(queries, head_dim, keys.packed + group * kPackedKeys * head_dim, dot);
     }
@@ -238,27 +262,27 @@ private:
   // Keys are transposed in registers, four x at a time.
   template <int rows, int groups>
   static void in_place(const float *queries, std::int64_t head_dim, const float *keys, std::int64_t stride,
-                       Float (&dot)[rows][groups * kGroupVectors]) {
+                       Float (&dot)[rows][groups * kGroupVectors], Ahead &given) {
+    constexpr int kVectors = groups * kGroupVectors;
+    Ahead ahead = given; // a copy can stay in registers
     std::int64_t x = 0;
     for (; x + 4 <= head_dim; x += 4) {
+      ahead.worked_on(kVectors * kWidth * 4 * std::int64_t{sizeof(float)});
 #pragma GCC unroll 16
-      for (int g = 0; g < groups; ++g) {
+      for (int n = 0; n < kVectors; ++n) {
+        const float *const first = keys + n * kWidth * stride + x;
+        Float key[4];
+        Lanes::load_columns([&](int lane) { return first + lane * stride; }, key);
 #pragma GCC unroll 16
-        for (int n = 0; n < kGroupVectors; ++n) {
-          Float key[4];
-          const float *const first = keys + (g * kPackedKeys + n * kWidth) * stride + x;
-          Lanes::load_columns([&](int lane) { return first + lane * stride; }, key);
+        for (int i = 0; i < 4; ++i) {
 #pragma GCC unroll 16
-          for (int i = 0; i < 4; ++i) {
-#pragma GCC unroll 16
-            for (int r = 0; r < rows; ++r) {
-              Float &sum = dot[r][g * kGroupVectors + n];
-              sum = Flavour::muladd(Lanes::broadcast(queries[r * head_dim + x + i]), key[i], sum);
-            }
+          for (int r = 0; r < rows; ++r) {
+            dot[r][n] = Flavour::muladd(Lanes::broadcast(queries[r * head_dim + x + i]), key[i], dot[r][n]);
           }
         }
       }
     }
+    given = ahead;
     for (; x < head_dim; ++x) {
 #pragma GCC unroll 16
       for (int n = 0; n < groups * kGroupVectors; ++n) {
@@ -302,11 +326,13 @@ private:
         acc[r][c] = Lanes::multiply(acc[r][c], Lanes::broadcast(alpha[r]));
       }
     }
+    Ahead ahead = *of.ahead; // a copy can stay in registers
     const float *value = of.value + x;
     for (std::int64_t key = 0; key < of.keys; ++key, value += of.value_stride) {
       if (of.seen != nullptr && of.seen[key * of.seen_stride] == 0) {
         continue;
       }
+      ahead.worked_on(columns * kWidth * std::int64_t{sizeof(float)});
       Float v[columns];
 #pragma GCC unroll 16
       for (int c = 0; c < columns; ++c) {
@@ -321,6 +347,7 @@ private:
         }
       }
     }
+    *of.ahead = ahead;
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 16

@@ -40,6 +40,9 @@ class TileLoop {
   static constexpr std::int64_t kColumnsGathered = 16; // of values, for few rows
   static_assert(kPackedKeys % kColumns == 0 && kVectors % kTileVectors == 0 && kTileRows % kStripRows == 0);
   static_assert(kStripRows <= kMaxStripRows && kColumns <= kMaxStripRows);
+  // What a call reads in all, up to which it is taken to lie in the processor's caches: to ask for it ahead would only
+  // cost time.
+  static constexpr std::int64_t kCachedBytes = std::int64_t{16} << 20;
   // With one lane there is nothing that few rows could leave idle.
   static constexpr int kFewRows = kWidth == 1 ? 0 : kStripRows / 2;
 
@@ -128,6 +131,9 @@ private:
     }
     for (std::int64_t block = begin / kBlockKeys * kBlockKeys; block < end; block += kBlockKeys) {
       locate(block, std::max(begin, block), std::min(end, block + kBlockKeys));
+      if (strip[0].few() && bytes_read(end - begin) > kCachedBytes) {
+        look_ahead(block, std::max(begin, block), end);
+      }
       pack_keys(block, std::max(begin, block), std::min(end, block + kBlockKeys), strip[0].few());
       for (std::int64_t s = 0; s < strips; ++s) {
         const Visibility visible = visibility(strip[s], block); // 4
@@ -356,6 +362,23 @@ private:
     locate_rows(call.v, begin, end, value_row + (begin - block));
   }
 
+  // Of keys and values, by a call all of whose sequences are like this one.
+  std::int64_t bytes_read(std::int64_t keys) const {
+    const std::int64_t row = head_dim * element_bytes(call.k.storage) + value_dim * element_bytes(call.v.storage);
+    return call.batch * call.kv_heads * keys * row;
+  }
+
+  // While few rows work on the keys of a block, its values are brought, and then the keys of the next block.
+  void look_ahead(std::int64_t block, std::int64_t begin, std::int64_t end) {
+    const std::int64_t next = block + kBlockKeys, keys = std::clamp<std::int64_t>(end - next, 0, kBlockKeys);
+    values_ahead = {value_row + (begin - block), std::min(end, next) - begin,
+                    value_dim * element_bytes(call.v.storage)};
+    if (keys > 0) {
+      locate_rows(call.k, next, next + keys, next_key_row);
+    }
+    keys_ahead = {next_key_row, keys, head_dim * element_bytes(call.k.storage)};
+  }
+
   void locate_rows(const StridedStorage &tensor, std::int64_t begin, std::int64_t end,
                    const unsigned char **row) const {
     const std::int64_t size = element_bytes(tensor.storage);
@@ -511,7 +534,7 @@ private:
   void few_scores(const Strip &strip, std::int64_t block, const Visibility &visible, bool biased,
                   Float (&maximum)[kVectors]) {
     const int first = visible.any_begin / kPackedKeys, last = (visible.any_end + kPackedKeys - 1) / kPackedKeys;
-    Few::products(strip.queries, strip.rows, head_dim, few_keys, first, last, score_tile);
+    Few::products(strip.queries, strip.rows, head_dim, few_keys, first, last, score_tile, values_ahead);
     float largest[kStripRows];
     std::fill(largest, largest + kStripRows, -kInfinity);
     for (std::int64_t r = 0; r < strip.rows; ++r) {
@@ -757,6 +780,7 @@ private:
     }
     typename Few::Values of{};
     of.acc_stride = value_dim;
+    of.ahead = &keys_ahead;
     const std::int64_t chunk = values_in_place ? value_dim : kColumnsGathered;
     for (std::int64_t x = 0; x < value_dim; x += chunk) {
       const std::int64_t columns = std::min(chunk, value_dim - x);
@@ -969,7 +993,8 @@ private:
   float *seen_tile;                    // [kBlockKeys][kStripRows]: Visibility::seen
   float *spare_tile; // [kBlockKeys][kStripRows]: biases of scores; then [kBlockKeys][kColumns]: values
   bool values_in_place;
-  const unsigned char *key_row[kBlockKeys], *value_row[kBlockKeys];
+  typename Few::Ahead values_ahead, keys_ahead;
+  const unsigned char *key_row[kBlockKeys], *value_row[kBlockKeys], *next_key_row[kBlockKeys];
 };
 
 } // namespace exattn
