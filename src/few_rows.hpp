@@ -18,7 +18,7 @@ struct FewRows {
 
   static constexpr int kWidth = Lanes::width;
   static constexpr int kTogether = Lanes::few_rows_together; // rows that share what is loaded of keys and values
-  static constexpr int kPackedKeys = 16;                     // as the tile loop packs them
+  static constexpr int kPackedKeys = int{kGroupKeys};
   static constexpr int kGroupVectors = kPackedKeys / kWidth; // of a group of packed keys
   static constexpr int kGroups = int{kBlockKeys} / kPackedKeys;
   static constexpr int kPartialSums = 16;
@@ -48,9 +48,9 @@ struct FewRows {
 
   // ---- 6.1 Scores ----
 
-  // The keys of a block: packed, or where the caller has them if those of a group lie side by side there.
+  // The keys of a block, group by group: packed, or rows where the caller has them if those lie side by side there.
   struct Keys {
-    const float *packed;            // [kGroups][head_dim][kPackedKeys]
+    const float *packed[kGroups];   // [head_dim][kPackedKeys]
     const float *in_place[kGroups]; // the first key of a group, or null: look into packed
     std::int64_t stride;            // between keys that are in place
   };
@@ -227,7 +227,7 @@ private:
     if (keys.in_place[group] != nullptr) {
       in_place<rows, groups>(queries, head_dim, keys.in_place[group], keys.stride, dot, ahead);
     } else {
-      packed<rows, groups>(queries, head_dim, keys.packed + group * kPackedKeys * head_dim, dot);
+      packed<rows, groups>(queries, head_dim, keys.packed + group, dot, ahead);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
@@ -239,14 +239,16 @@ private:
   }
 
   template <int rows, int groups>
-  static void packed(const float *queries, std::int64_t head_dim, const float *keys,
-                     Float (&dot)[rows][groups * kGroupVectors]) {
+  static void packed(const float *queries, std::int64_t head_dim, const float *const *keys,
+                     Float (&dot)[rows][groups * kGroupVectors], Ahead &given) {
     constexpr int kVectors = groups * kGroupVectors;
-    for (std::int64_t x = 0; x < head_dim; ++x, keys += kPackedKeys) {
+    Ahead ahead = given; // a copy can stay in registers
+    for (std::int64_t x = 0; x < head_dim; ++x) {
+      ahead.worked_on(kVectors * kWidth * std::int64_t{sizeof(float)});
       Float key[kVectors];
 #pragma GCC unroll 16
       for (int n = 0; n < kVectors; ++n) {
-        key[n] = Lanes::load(keys + n / kGroupVectors * kPackedKeys * head_dim + n % kGroupVectors * kWidth);
+        key[n] = Lanes::load(keys[n / kGroupVectors] + x * kPackedKeys + n % kGroupVectors * kWidth);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
@@ -257,6 +259,7 @@ private:
         }
       }
     }
+    given = ahead;
   }
 
   // Keys are transposed in registers, four x at a time.

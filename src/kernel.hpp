@@ -9,6 +9,8 @@ namespace exattn {
 // Rows of a tile, and keys of a block (definition, section 5).
 inline constexpr std::int64_t kTileRows = 32;
 inline constexpr std::int64_t kBlockKeys = 64;
+// Keys that lie side by side, element by element, where they are packed (definition, section 3).
+inline constexpr std::int64_t kGroupKeys = 16;
 // The most rows that one work item has.
 inline constexpr std::int64_t kMaxItemRows = 128;
 // The most rows that a strip of the tile loop has, and columns of a register tile.
@@ -42,6 +44,7 @@ struct StridedOutput {
 struct AttentionPlan {
   std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim, value_dim;
   StridedStorage q, k, v;
+  bool k_packed;          // k is [batch, kv_heads, groups, head_dim * kGroupKeys], in pages and ragged likewise
   Strided mask;           // data null: none
   StridedBytes mask_bool; // data null: none
   StridedOutput out, lse; // data null: not wanted

@@ -4,7 +4,8 @@
 // Lanes hold query rows. A strip is tile_rows vectors of rows; its queries, weights and accumulators are stored with
 // the rows innermost, so every step of the definition is one vector operation for many rows, sums over keys and the
 // maximum need no operation across lanes, and head sizes need no padding. The keys of a block are packed transposed, 16
-// at a time: the score product then broadcasts from consecutive addresses. docs/architecture.md gives the reasons.
+// at a time, unless the caller has them so: the score product then broadcasts from consecutive addresses.
+// docs/architecture.md gives the reasons.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@ class TileLoop {
   // A register tile: so many vectors of rows by so many keys, or columns of the values.
   static constexpr int kTileVectors = Lanes::tile(Flavour::fused).vectors;
   static constexpr int kColumns = Lanes::tile(Flavour::fused).columns;
-  static constexpr int kPackedKeys = 16;                        // keys that are packed side by side
+  static constexpr int kPackedKeys = int{kGroupKeys};
   static constexpr int kGroups = int{kBlockKeys} / kPackedKeys; // in a block
   static constexpr int kPartialSums = 16;
   static constexpr std::int64_t kColumnsGathered = 16; // of values, for few rows
@@ -107,7 +108,7 @@ private:
     first_row = (item % plan.items_per_kv_head) * plan.rows_per_item;
     item_rows = std::min(plan.rows_per_item, group_heads * queries - first_row);
     free_scratch = static_cast<float *>(scratch);
-    packed_keys = take(kBlockKeys * head_dim);
+    packing_space = take(kBlockKeys * head_dim);
     score_tile = take(kBlockKeys * kMaxStripRows);
     seen_tile = take(kBlockKeys * kMaxStripRows);
     spare_tile = take(kBlockKeys * kMaxStripRows);
@@ -354,12 +355,12 @@ private:
   // ---- Keys and values of a block ----
 
   // Where the rows of keys and values [begin, end) lie, which may be in several pages, and whether values can be read
-  // in place: binary32, side by side, with one distance between rows.
+  // in place: binary32, side by side, with one distance between rows. Packed keys lie in rows of a whole group.
   void locate(std::int64_t block, std::int64_t begin, std::int64_t end) {
     const bool one_page = call.page_table == nullptr || begin / call.page_size == (end - 1) / call.page_size;
     values_in_place = one_page && call.v.storage == Storage::kFloat32 && call.v.stride[3] == 1;
-    locate_rows(call.k, begin, end, key_row + (begin - block));
-    locate_rows(call.v, begin, end, value_row + (begin - block));
+    locate_rows(call.k, key_row_keys(), begin, end, key_row + (begin - block) / key_row_keys());
+    locate_rows(call.v, 1, begin, end, value_row + (begin - block));
   }
 
   // Of keys and values, by a call all of whose sequences are like this one.
@@ -374,14 +375,23 @@ private:
     values_ahead = {value_row + (begin - block), std::min(end, next) - begin,
                     value_dim * element_bytes(call.v.storage)};
     if (keys > 0) {
-      locate_rows(call.k, next, next + keys, next_key_row);
+      locate_rows(call.k, key_row_keys(), next, next + keys, next_key_row);
     }
-    keys_ahead = {next_key_row, keys, head_dim * element_bytes(call.k.storage)};
+    keys_ahead = {next_key_row, (keys + key_row_keys() - 1) / key_row_keys(),
+                  key_row_keys() * head_dim * element_bytes(call.k.storage)};
   }
 
-  void locate_rows(const StridedStorage &tensor, std::int64_t begin, std::int64_t end,
+  // How many keys a row of k holds.
+  std::int64_t key_row_keys() const {
+    return call.k_packed ? kPackedKeys : 1;
+  }
+
+  // row_keys: how many keys a row of the tensor holds. Pages and ragged sequences begin with a row.
+  void locate_rows(const StridedStorage &tensor, std::int64_t row_keys, std::int64_t begin, std::int64_t end,
                    const unsigned char **row) const {
-    const std::int64_t size = element_bytes(tensor.storage);
+    const std::int64_t size = element_bytes(tensor.storage), page_rows = call.page_size / row_keys;
+    begin /= row_keys;
+    end = (end + row_keys - 1) / row_keys;
     const auto run = [&](std::int64_t b, std::int64_t key, std::int64_t count) {
       const unsigned char *const from =
           bytes_of(tensor) + (b * tensor.stride[0] + kv_head * tensor.stride[1] + key * tensor.stride[2]) * size;
@@ -390,29 +400,39 @@ private:
       }
     };
     if (call.page_table == nullptr) {
-      run(call.kv_starts != nullptr ? 0 : batch, first_key + begin, end - begin);
+      run(call.kv_starts != nullptr ? 0 : batch, first_key / row_keys + begin, end - begin);
       return;
     }
-    const std::int32_t *page = call.page_table + batch * call.page_table_stride + begin / call.page_size;
-    for (std::int64_t slot = begin % call.page_size; begin < end; slot = 0, ++page) {
-      const std::int64_t count = std::min(end - begin, call.page_size - slot);
+    const std::int32_t *page = call.page_table + batch * call.page_table_stride + begin / page_rows;
+    for (std::int64_t slot = begin % page_rows; begin < end; slot = 0, ++page) {
+      const std::int64_t count = std::min(end - begin, page_rows - slot);
       run(*page, slot, count);
       begin += count;
     }
   }
 
-  // Keys [begin, end) of the block, transposed, 16 side by side: packed_keys[group][x][16]. Places of the groups in
-  // use that hold no such key are zero: memory that the row does not see is never read. What only few rows read is
-  // not packed where it lies side by side.
+  // Keys [begin, end) of the block, transposed, 16 side by side: [head_dim][16] for each group. Places of the groups in
+  // use that hold no such key are zero, or whatever the caller's packed keys hold there: no row sees their scores. What
+  // only few rows read is not packed where it lies side by side.
   void pack_keys(std::int64_t block, std::int64_t begin, std::int64_t end, bool only_few) {
-    few_keys = {packed_keys, {}, call.k.stride[2]};
+    block_keys = {{}, {}, call.k.stride[2]};
     const bool plain = only_few && call.k.storage == Storage::kFloat32 && call.k.stride[3] == 1;
     for (std::int64_t first = (begin - block) / kPackedKeys * kPackedKeys; first < end - block; first += kPackedKeys) {
-      float *const to = packed_keys + first * head_dim;
+      const std::int64_t group = first / kPackedKeys;
+      float *const to = packing_space + first * head_dim;
+      block_keys.packed[group] = to;
+      if (call.k_packed) {
+        if (call.k.storage == Storage::kFloat32) {
+          block_keys.packed[group] = reinterpret_cast<const float *>(key_row[group]);
+        } else {
+          widen(key_row[group], call.k.storage, 1, kPackedKeys * head_dim, to);
+        }
+        continue;
+      }
       const std::int64_t from = std::max(begin - block, first);
       const std::int64_t count = std::min(end - block, first + kPackedKeys) - from;
       if (plain && count == kPackedKeys && side_by_side(key_row + first)) {
-        few_keys.in_place[first / kPackedKeys] = reinterpret_cast<const float *>(key_row[first]);
+        block_keys.in_place[group] = reinterpret_cast<const float *>(key_row[first]);
         continue;
       }
       if (count < kPackedKeys) {
@@ -454,7 +474,7 @@ private:
 #pragma GCC unroll 16
         for (int n = 0; n < kVectors; n += kTileVectors) {
           Float dot[kColumns][kTileVectors];
-          dot_products(strip.queries + n * kWidth, packed_keys + first * head_dim + (key - first), dot);
+          dot_products(strip.queries + n * kWidth, block_keys.packed[first / kPackedKeys] + (key - first), dot);
           if (capped) {
             store_products(dot, key, n);
           } else if (biased || visible.partial(first, first + kPackedKeys)) {
@@ -534,7 +554,7 @@ private:
   void few_scores(const Strip &strip, std::int64_t block, const Visibility &visible, bool biased,
                   Float (&maximum)[kVectors]) {
     const int first = visible.any_begin / kPackedKeys, last = (visible.any_end + kPackedKeys - 1) / kPackedKeys;
-    Few::products(strip.queries, strip.rows, head_dim, few_keys, first, last, score_tile, values_ahead);
+    Few::products(strip.queries, strip.rows, head_dim, block_keys, first, last, score_tile, values_ahead);
     float largest[kStripRows];
     std::fill(largest, largest + kStripRows, -kInfinity);
     for (std::int64_t r = 0; r < strip.rows; ++r) {
@@ -987,14 +1007,15 @@ private:
   std::int64_t key_count;              // of the sequence
   std::int64_t first_row, item_rows;   // of the KV head's group
   float *free_scratch;                 // what is not taken yet
-  float *packed_keys;                  // [kGroups][head_dim][kPackedKeys]
-  typename Few::Keys few_keys;         // the block's, for few rows
+  float *packing_space;                // [kGroups][head_dim][kPackedKeys]
+  typename Few::Keys block_keys;       // of the block
   float *score_tile;                   // [kBlockKeys][kStripRows]: scores, then weights
   float *seen_tile;                    // [kBlockKeys][kStripRows]: Visibility::seen
   float *spare_tile; // [kBlockKeys][kStripRows]: biases of scores; then [kBlockKeys][kColumns]: values
   bool values_in_place;
   typename Few::Ahead values_ahead, keys_ahead;
-  const unsigned char *key_row[kBlockKeys], *value_row[kBlockKeys], *next_key_row[kBlockKeys];
+  const unsigned char *key_row[kBlockKeys], *value_row[kBlockKeys],
+      *next_key_row[kBlockKeys]; // packed keys: a row is a group
 };
 
 } // namespace exattn
