@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <memory>
+#include <new>
 
 namespace exattn {
 
@@ -30,6 +32,11 @@ struct Shape {
   int rank;
   std::array<std::int64_t, 4> size;
 };
+
+// a / b rounded up, for a of 0 or more.
+std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
 
 bool is_aligned(const void *pointer, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
@@ -192,6 +199,27 @@ exattn_status check_input(const char *name, const exattn_tensor &tensor, const S
   return check_input(name, tensor, Elements::kBytes, shape, footprint, message);
 }
 
+// Packed keys of that shape as a tensor whose rows are whole groups.
+Shape packed_shape(const std::array<std::int64_t, 4> &size, bool paged, bool ragged) {
+  return {paged    ? "[pages, kv_heads, page_size / 16, 16 * head_dim]"
+          : ragged ? "[1, kv_heads, kv_len / 16 rounded up, 16 * head_dim]"
+                   : "[batch, kv_heads, kv_len / 16 rounded up, 16 * head_dim]",
+          4,
+          {size[0], size[1], divide_up(size[2], kGroupKeys), size[3] * kGroupKeys}};
+}
+
+// The strides of packed keys become those of such rows, whose elements follow each other.
+exattn_status to_rows(const char *name, std::int32_t rank, std::int64_t (&stride)[4], Message &message) {
+  if (rank == 4 && stride[3] != kGroupKeys) {
+    return message.fail(EXATTN_ERROR_STRIDES,
+                        "%s.stride[3] is %" PRId64 ", must be %" PRId64
+                        ", the distance between elements of a packed key",
+                        name, stride[3], kGroupKeys);
+  }
+  stride[3] = 1;
+  return EXATTN_OK;
+}
+
 exattn_status check_disjoint(const char *name, const Footprint &footprint, const char *other_name,
                              const Footprint &other, Message &message) {
   switch (find_overlap(footprint, other)) {
@@ -207,18 +235,8 @@ exattn_status check_disjoint(const char *name, const Footprint &footprint, const
   }
 }
 
-exattn_status check_output(const char *name, const exattn_output &output, const Shape &shape, StridedOutput &strided,
-                           Footprint &footprint, Message &message) {
-  if (output.reserved != 0) {
-    return message.fail(EXATTN_ERROR_ENUM, "%s.reserved is %d, must be 0", name, output.reserved);
-  }
-  strided.data = output.data;
-  const exattn_status status =
-      check_layout(name, output.data, kFloat, output.rank, output.stride, shape, footprint, message);
-  if (status != EXATTN_OK) {
-    return status;
-  }
-  plan_strides(shape, output.stride, strided.stride);
+// What is written: each element has an address of its own.
+exattn_status check_apart(const char *name, const Shape &shape, const Footprint &footprint, Message &message) {
   switch (find_self_overlap(footprint)) {
   case Overlap::kNone:
     return EXATTN_OK;
@@ -232,6 +250,18 @@ exattn_status check_output(const char *name, const exattn_output &output, const 
                         "other strides",
                         name);
   }
+}
+
+exattn_status check_output(const char *name, const exattn_output &output, const Shape &shape, StridedOutput &strided,
+                           Footprint &footprint, Message &message) {
+  if (output.reserved != 0) {
+    return message.fail(EXATTN_ERROR_ENUM, "%s.reserved is %d, must be 0", name, output.reserved);
+  }
+  strided.data = output.data;
+  const exattn_status status =
+      check_layout(name, output.data, kFloat, output.rank, output.stride, shape, footprint, message);
+  plan_strides(shape, output.stride, strided.stride);
+  return status != EXATTN_OK ? status : check_apart(name, shape, footprint, message);
 }
 
 // A contiguous array, or null.
@@ -271,11 +301,28 @@ exattn_status check_size(const char *name, std::int64_t size, std::int64_t least
 
 constexpr std::uint32_t kInfinity = 0x7F800000;
 
-std::int64_t pages_of_a_sequence(const exattn_attention_args &args) {
-  return args.kv_len == 0 ? 0 : (args.kv_len - 1) / args.page_size + 1;
+// Of attention or of packing, whose fields for pages have the same names.
+template <class Args>
+std::int64_t pages_of_a_sequence(const Args &args) {
+  return divide_up(args.kv_len, args.page_size);
 }
 
-exattn_status check_page_options(const exattn_attention_args &args, Message &message) {
+// Entries of the page table, up to the last one that can be looked at: what lies between it and the next sequence's
+// may serve other ends.
+template <class Args>
+std::int64_t page_entries(const Args &args) {
+  std::int64_t entries = 0;
+  if (args.page_table != nullptr && args.batch != 0 &&
+      (__builtin_mul_overflow(args.batch - 1, args.page_table_stride, &entries) ||
+       __builtin_add_overflow(entries, pages_of_a_sequence(args), &entries))) {
+    return kHighest; // more than memory holds
+  }
+  return entries;
+}
+
+// A page's size must be a multiple of row_keys.
+template <class Args>
+exattn_status check_page_options(const Args &args, std::int64_t row_keys, Message &message) {
   if (args.page_table == nullptr) {
     const struct {
       const char *name;
@@ -289,12 +336,14 @@ exattn_status check_page_options(const exattn_attention_args &args, Message &mes
     }
     return EXATTN_OK;
   }
-  if (args.kv_starts != nullptr) {
-    return message.fail(EXATTN_ERROR_OPTION, "page_table and kv_starts are both given, at most one of them is allowed");
-  }
   exattn_status status = check_size("page_size", args.page_size, 1, message);
   if (status != EXATTN_OK || (status = check_size("pages", args.pages, 0, message)) != EXATTN_OK) {
     return status;
+  }
+  if (args.page_size % row_keys != 0) {
+    return message.fail(EXATTN_ERROR_OPTION,
+                        "page_size is %" PRId64 ", must be a multiple of %" PRId64 " where keys are packed",
+                        args.page_size, row_keys);
   }
   const std::int64_t least = pages_of_a_sequence(args);
   if (args.page_table_stride < least) {
@@ -335,10 +384,14 @@ exattn_status check_options(const exattn_attention_args &args, Message &message)
                                                       : "negative",
                         softcap);
   }
-  if (args.reserved != 0) {
-    return message.fail(EXATTN_ERROR_ENUM, "reserved is %d, must be 0", args.reserved);
+  if (args.k_layout != EXATTN_K_ROWS && args.k_layout != EXATTN_K_PACKED) {
+    return message.fail(EXATTN_ERROR_ENUM, "k_layout is %d, must be EXATTN_K_ROWS (%d) or EXATTN_K_PACKED (%d)",
+                        args.k_layout, EXATTN_K_ROWS, EXATTN_K_PACKED);
   }
-  return check_page_options(args, message);
+  if (args.page_table != nullptr && args.kv_starts != nullptr) {
+    return message.fail(EXATTN_ERROR_OPTION, "page_table and kv_starts are both given, at most one of them is allowed");
+  }
+  return check_page_options(args, args.k_layout == EXATTN_K_PACKED ? kGroupKeys : 1, message);
 }
 
 // The rows of a sequence, and the position of the first.
@@ -442,6 +495,37 @@ exattn_status check_positions(const exattn_attention_args &args, std::int64_t lo
   return EXATTN_OK;
 }
 
+// Sequences of packed keys, but for those without a key: a group holds keys of one alone.
+exattn_status check_group_starts(const exattn_attention_args &args, Message &message) {
+  if (args.k_layout != EXATTN_K_PACKED || args.kv_starts == nullptr) {
+    return EXATTN_OK;
+  }
+  for (std::int64_t b = 0; b < args.batch; ++b) {
+    if (args.kv_starts[b] % kGroupKeys != 0 && present_keys_of(args, b) != 0) {
+      return message.fail(EXATTN_ERROR_OFFSET,
+                          "kv_starts[%" PRId64 "] is %" PRId64 ", must be a multiple of %" PRId64
+                          " where keys are packed: round up, and say in kv_lens how many keys there are",
+                          b, args.kv_starts[b], kGroupKeys);
+    }
+  }
+  return EXATTN_OK;
+}
+
+// The table's entries of pages that hold keys [first, end) of a sequence.
+template <class Args>
+exattn_status check_entries(const Args &args, std::int64_t b, std::int64_t first, std::int64_t end, Message &message) {
+  const std::int32_t *const table = args.page_table + b * args.page_table_stride;
+  for (std::int64_t n = first / args.page_size; n < divide_up(end, args.page_size); ++n) {
+    if (table[n] < 0 || table[n] >= args.pages) {
+      return message.fail(EXATTN_ERROR_PAGE,
+                          "page_table: entry %" PRId64 " of sequence %" PRId64 " is %d, must be 0 or more and below "
+                          "pages, %" PRId64,
+                          n, b, table[n], args.pages);
+    }
+  }
+  return EXATTN_OK;
+}
+
 // The table's entries of pages in which a row of their sequence sees a key, by position. No other is looked at.
 exattn_status check_pages(const exattn_attention_args &args, Message &message) {
   if (args.page_table == nullptr || args.heads == 0) {
@@ -463,14 +547,8 @@ exattn_status check_pages(const exattn_attention_args &args, Message &message) {
     if (first >= end) {
       continue;
     }
-    const std::int32_t *const table = args.page_table + b * args.page_table_stride;
-    for (std::int64_t n = first / args.page_size; n <= (end - 1) / args.page_size; ++n) {
-      if (table[n] < 0 || table[n] >= args.pages) {
-        return message.fail(EXATTN_ERROR_PAGE,
-                            "page_table: entry %" PRId64 " of sequence %" PRId64 " is %d, must be 0 or more and below "
-                            "pages, %" PRId64,
-                            n, b, table[n], args.pages);
-      }
+    if (const exattn_status status = check_entries(args, b, first, end, message); status != EXATTN_OK) {
+      return status;
     }
   }
   return EXATTN_OK;
@@ -776,6 +854,9 @@ Shapes shapes_of(const exattn_attention_args &args, std::int64_t mask_columns) {
     shapes.k.size[0] = shapes.v.size[0] = args.pages;
     shapes.k.size[2] = shapes.v.size[2] = args.page_size;
   }
+  if (args.k_layout == EXATTN_K_PACKED) {
+    shapes.k = packed_shape(shapes.k.size, args.page_table != nullptr, args.kv_starts != nullptr);
+  }
   return shapes;
 }
 
@@ -783,8 +864,12 @@ Shapes shapes_of(const exattn_attention_args &args, std::int64_t mask_columns) {
 exattn_status check_tensors(const exattn_attention_args &args, const Shapes &shapes, UsedMemory &used,
                             AttentionPlan &plan, Message &message) {
   exattn_status status = EXATTN_OK;
+  exattn_tensor k = args.k;
+  if (args.k_layout == EXATTN_K_PACKED && (status = to_rows("k", k.rank, k.stride, message)) != EXATTN_OK) {
+    return status;
+  }
   if ((status = check_input("q", args.q, shapes.q, plan.q, used.q.footprint, message)) != EXATTN_OK ||
-      (status = check_input("k", args.k, shapes.k, plan.k, used.k.footprint, message)) != EXATTN_OK ||
+      (status = check_input("k", k, shapes.k, plan.k, used.k.footprint, message)) != EXATTN_OK ||
       (status = check_input("v", args.v, shapes.v, plan.v, used.v.footprint, message)) != EXATTN_OK) {
     return status;
   }
@@ -799,13 +884,6 @@ exattn_status check_tensors(const exattn_attention_args &args, const Shapes &sha
 
 // Contiguous arrays with an entry for each head or sequence.
 exattn_status check_arrays(const exattn_attention_args &args, UsedMemory &used, Message &message) {
-  // Up to the last entry that can be looked at: what lies between it and the next sequence's may serve other ends.
-  std::int64_t entries = 0;
-  if (args.page_table != nullptr && args.batch != 0 &&
-      (__builtin_mul_overflow(args.batch - 1, args.page_table_stride, &entries) ||
-       __builtin_add_overflow(entries, pages_of_a_sequence(args), &entries))) {
-    entries = kHighest; // more than memory holds
-  }
   const struct {
     Used &array;
     const void *data;
@@ -815,7 +893,7 @@ exattn_status check_arrays(const exattn_attention_args &args, UsedMemory &used, 
                 {used.alibi_slopes, args.alibi_slopes, sizeof(float), args.heads},
                 {used.q_offsets, args.q_offsets, sizeof(std::int64_t), args.batch},
                 {used.kv_lens, args.kv_lens, sizeof(std::int64_t), args.batch},
-                {used.page_table, args.page_table, sizeof(std::int32_t), entries}};
+                {used.page_table, args.page_table, sizeof(std::int32_t), page_entries(args)}};
   for (const auto &one : arrays) {
     const exattn_status status =
         check_array(one.array.name, one.data, one.element_size, one.count, one.array.footprint, message);
@@ -836,6 +914,129 @@ exattn_status check_outputs(const exattn_attention_args &args, const Shapes &sha
     status = check_output("lse", args.lse, shapes.lse, plan.lse, used.lse.footprint, message);
   }
   return status;
+}
+
+// Sizes of a call that packs keys.
+exattn_status check_pack_sizes(const exattn_pack_keys_args &args, Message &message) {
+  const struct {
+    const char *name;
+    std::int64_t size;
+    std::int64_t least;
+  } sizes[] = {{"batch", args.batch, 0},
+               {"kv_heads", args.kv_heads, 0},
+               {"kv_len", args.kv_len, 0},
+               {"head_dim", args.head_dim, 1},
+               {"count", args.count, 0}};
+  for (const auto &size : sizes) {
+    if (const exattn_status status = check_size(size.name, size.size, size.least, message); status != EXATTN_OK) {
+      return status;
+    }
+  }
+  if (args.head_dim > kMaxHeadSize) {
+    return message.fail(EXATTN_ERROR_OVERFLOW, "head_dim is %" PRId64 ", may be at most 2^40", args.head_dim);
+  }
+  if (args.count > args.kv_len) {
+    return message.fail(EXATTN_ERROR_OFFSET, "count is %" PRId64 ", must be at most kv_len, %" PRId64, args.count,
+                        args.kv_len);
+  }
+  return EXATTN_OK;
+}
+
+// The packed keys of such a call, all of them.
+exattn_status check_packed(const exattn_pack_keys_args &args, Footprint &footprint, Message &message) {
+  exattn_packed_keys packed = args.packed;
+  exattn_status status = check_dtype("packed", packed.dtype, Elements::kFloats, message);
+  if (status != EXATTN_OK) {
+    return status;
+  }
+  if (packed.dtype != args.k.dtype && packed.dtype != EXATTN_F32) {
+    return message.fail(EXATTN_ERROR_ENUM, "packed.dtype is %d, must be k's, %d, or EXATTN_F32 (%d)", packed.dtype,
+                        args.k.dtype, EXATTN_F32);
+  }
+  const bool paged = args.page_table != nullptr;
+  const Shape shape = packed_shape(
+      {paged ? args.pages : args.batch, args.kv_heads, paged ? args.page_size : args.kv_len, args.head_dim}, paged,
+      false);
+  if ((status = to_rows("packed", packed.rank, packed.stride, message)) != EXATTN_OK ||
+      (status = check_layout("packed", packed.data, width_of(packed.dtype), packed.rank, packed.stride, shape,
+                             footprint, message)) != EXATTN_OK) {
+    return status;
+  }
+  return check_apart("packed", shape, footprint, message);
+}
+
+// Slots [begin, end) of a page.
+struct Slots {
+  std::int32_t page;
+  std::int64_t begin, end;
+};
+
+// No two keys may go to one slot. The call has entries for all that it writes.
+exattn_status check_slots(const exattn_pack_keys_args &args, Message &message) {
+  std::size_t most = 0;
+  for (std::int64_t b = 0; b < args.batch; ++b) {
+    const std::int64_t first = first_key_of(args, b);
+    most += static_cast<std::size_t>(divide_up(first + args.count, args.page_size) - first / args.page_size);
+  }
+  const std::unique_ptr<Slots[]> written(new (std::nothrow) Slots[most]);
+  if (written == nullptr) {
+    return message.fail(EXATTN_ERROR_MEMORY, "no memory for a list of %zu pages", most);
+  }
+  Slots *last = written.get();
+  for (std::int64_t b = 0; b < args.batch; ++b) {
+    const std::int64_t end = first_key_of(args, b) + args.count;
+    for (std::int64_t key = first_key_of(args, b); key < end; ++last) {
+      const std::int64_t slot = key % args.page_size;
+      const std::int64_t count = std::min(end - key, args.page_size - slot);
+      *last = {args.page_table[b * args.page_table_stride + key / args.page_size], slot, slot + count};
+      key += count;
+    }
+  }
+  std::sort(written.get(), last,
+            [](const Slots &a, const Slots &b) { return a.page != b.page ? a.page < b.page : a.begin < b.begin; });
+  const Slots *const twice = std::adjacent_find(
+      written.get(), last, [](const Slots &a, const Slots &b) { return a.page == b.page && b.begin < a.end; });
+  return twice == last
+             ? EXATTN_OK
+             : message.fail(EXATTN_ERROR_OVERLAP,
+                            "page_table: two keys of the call go to one slot of page %d, each must have its own",
+                            twice->page);
+}
+
+// Where each sequence's keys go; and that nothing which says so lies among what is written.
+exattn_status check_pack_places(const exattn_pack_keys_args &args, const Footprint &packed, Message &message) {
+  Footprint first_keys;
+  Footprint page_table;
+  exattn_status status =
+      check_array("first_keys", args.first_keys, sizeof(std::int64_t), args.batch, first_keys, message);
+  if (status != EXATTN_OK || (status = check_array("page_table", args.page_table, sizeof(std::int32_t),
+                                                   page_entries(args), page_table, message)) != EXATTN_OK) {
+    return status;
+  }
+  for (std::int64_t b = 0; b < (args.first_keys == nullptr ? 1 : args.batch); ++b) {
+    const std::int64_t first = first_key_of(args, b);
+    if (first < 0 || first > args.kv_len - args.count) {
+      std::array<char, 48> name{"first_key"};
+      if (args.first_keys != nullptr) {
+        std::snprintf(name.data(), name.size(), "first_keys[%" PRId64 "]", b);
+      }
+      return message.fail(EXATTN_ERROR_OFFSET, "%s is %" PRId64 ", must be 0 to kv_len %" PRId64 " - count %" PRId64,
+                          name.data(), first, args.kv_len, args.count);
+    }
+  }
+  if (args.page_table != nullptr && args.count != 0) {
+    for (std::int64_t b = 0; b < args.batch; ++b) {
+      const std::int64_t first = first_key_of(args, b);
+      if ((status = check_entries(args, b, first, first + args.count, message)) != EXATTN_OK) {
+        return status;
+      }
+    }
+    if ((status = check_slots(args, message)) != EXATTN_OK) {
+      return status;
+    }
+  }
+  status = check_disjoint("packed", packed, "first_keys", first_keys, message);
+  return status != EXATTN_OK ? status : check_disjoint("packed", packed, "page_table", page_table, message);
 }
 
 } // namespace
@@ -874,13 +1075,14 @@ exattn_status check_attention(const exattn_attention_args &args, const Team &tea
   if ((status = check_tensors(args, shapes, used, plan, message)) != EXATTN_OK ||
       (status = check_arrays(args, used, message)) != EXATTN_OK ||
       (status = check_positions(args, longest_keys, message)) != EXATTN_OK ||
-      (status = check_pages(args, message)) != EXATTN_OK ||
+      (status = check_group_starts(args, message)) != EXATTN_OK || (status = check_pages(args, message)) != EXATTN_OK ||
       (status = check_states(args, used.state_in.footprint, used.state_out.footprint, plan, message)) != EXATTN_OK ||
       (status = check_outputs(args, shapes, used, plan, message)) != EXATTN_OK ||
       (status = check_caller_scratch(args, team, slice_size, used.scratch.footprint, message)) != EXATTN_OK ||
       (status = check_overlaps(used, args.state_in == args.state_out, message)) != EXATTN_OK) {
     return status;
   }
+  plan.k_packed = args.k_layout == EXATTN_K_PACKED;
   plan.batch = args.batch;
   plan.heads = args.heads;
   plan.kv_heads = args.kv_heads;
@@ -905,6 +1107,41 @@ exattn_status check_attention(const exattn_attention_args &args, const Team &tea
   plan.page_size = args.page_size;
   plan.kv_offset = args.kv_offset;
   return plan_items(args, longest_rows, plan, message);
+}
+
+exattn_status measure_packed_keys(std::int64_t batch, std::int64_t kv_heads, std::int64_t kv_len, std::int64_t head_dim,
+                                  std::int32_t dtype, std::size_t &bytes) noexcept {
+  Message unheard;
+  const exattn_status status = check_dtype("", dtype, Elements::kFloats, unheard);
+  if (status != EXATTN_OK) {
+    return status;
+  }
+  if (batch < 0 || kv_heads < 0 || kv_len < 0 || head_dim < 1) {
+    return EXATTN_ERROR_SIZE;
+  }
+  std::int64_t elements = 0;
+  if (head_dim > kMaxHeadSize ||
+      !count_elements(packed_shape({batch, kv_heads, kv_len, head_dim}, false, false), width_of(dtype), elements)) {
+    return EXATTN_ERROR_OVERFLOW;
+  }
+  bytes = static_cast<std::size_t>(elements * width_of(dtype));
+  return EXATTN_OK;
+}
+
+exattn_status check_pack_keys(const exattn_pack_keys_args &args, Message &message) noexcept {
+  Footprint k;
+  Footprint packed;
+  exattn_status status = check_pack_sizes(args, message);
+  if (status != EXATTN_OK || (status = check_page_options(args, kGroupKeys, message)) != EXATTN_OK ||
+      (status = check_input(
+           "k", args.k, Elements::kFloats,
+           {"[batch, kv_heads, count, head_dim]", 4, {args.batch, args.kv_heads, args.count, args.head_dim}}, k,
+           message)) != EXATTN_OK ||
+      (status = check_packed(args, packed, message)) != EXATTN_OK ||
+      (status = check_pack_places(args, packed, message)) != EXATTN_OK) {
+    return status;
+  }
+  return check_disjoint("packed", packed, "k", k, message);
 }
 
 exattn_status check_softmax(const exattn_softmax_args &args, SoftmaxPlan &plan, std::int64_t &rows,

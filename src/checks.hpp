@@ -46,6 +46,18 @@ exattn_status check_state_size(const exattn_attention_args &args, std::size_t &b
 exattn_status check_attention(const exattn_attention_args &args, const Team &team, std::size_t slice_size,
                               AttentionPlan &plan, Message &message) noexcept;
 
+// Where the first key of a sequence goes in a call that packs keys.
+inline std::int64_t first_key_of(const exattn_pack_keys_args &args, std::int64_t b) noexcept {
+  return args.first_keys == nullptr ? args.first_key : args.first_keys[b];
+}
+
+// Bytes of packed keys without gaps.
+exattn_status measure_packed_keys(std::int64_t batch, std::int64_t kv_heads, std::int64_t kv_len, std::int64_t head_dim,
+                                  std::int32_t dtype, std::size_t &bytes) noexcept;
+
+// Everything that can be wrong with packing keys.
+exattn_status check_pack_keys(const exattn_pack_keys_args &args, Message &message) noexcept;
+
 // Fills in the plan, and how many rows there are.
 exattn_status check_softmax(const exattn_softmax_args &args, SoftmaxPlan &plan, std::int64_t &rows,
                             Message &message) noexcept;

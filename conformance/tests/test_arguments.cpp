@@ -43,6 +43,11 @@ struct Call : Problem {
     args.page_size = 2;
     args.pages = 6;
   }
+  // One group of 16 keys for each KV head, and as many pages.
+  void use_packed() {
+    args.k = {packed_numbers.data(), EXATTN_F32, 4, {192, 96, 96, 16}};
+    args.k_layout = EXATTN_K_PACKED;
+  }
   void use_state_out() {
     args.state_out = state_out.data();
     args.state_out_size = state_out.size();
@@ -58,6 +63,7 @@ struct Call : Problem {
   std::vector<float> slopes = std::vector<float>(4, 0.5F);
   std::vector<std::int64_t> q_starts{0, 1, 3};
   std::vector<std::int64_t> kv_starts{0, 2, 5};
+  std::vector<float> packed_numbers = std::vector<float>(2 * 2 * 16 * 6, 0.25F);
   std::vector<float> page_numbers = std::vector<float>(6 * 2 * 2 * 7, 0.25F);
   std::vector<std::int32_t> page_table{0, 2, 4, 1, 3, 5};
   std::vector<unsigned char> state_in = StateBytes{0, 2, 4, 3, 7, 64, 0, {64, 64}}.bytes(24);
@@ -314,7 +320,71 @@ const std::vector<Provocation> &provocations() {
        [](Call &p) { p.args.scale = std::numeric_limits<float>::denorm_min(); }},
       {"a NaN scale without its mode", EXATTN_ERROR_ENUM, "set scale_mode to EXATTN_SCALE_GIVEN",
        [](Call &p) { p.args.scale = std::numeric_limits<float>::quiet_NaN(); }},
-      {"reserved 1", EXATTN_ERROR_ENUM, "reserved is 1, must be 0", [](Call &p) { p.args.reserved = 1; }},
+      {"k_layout 2", EXATTN_ERROR_ENUM, "k_layout is 2, must be EXATTN_K_ROWS (0) or EXATTN_K_PACKED (1)",
+       [](Call &p) { p.args.k_layout = 2; }},
+      {"k_layout -1", EXATTN_ERROR_ENUM, "k_layout is -1", [](Call &p) { p.args.k_layout = -1; }},
+      // packed keys
+      {"packed k with strides of rows", EXATTN_ERROR_STRIDES,
+       "k.stride[3] is 1, must be 16, the distance between elements of a packed key",
+       [](Call &p) { p.args.k_layout = EXATTN_K_PACKED; }},
+      {"packed k rank 3", EXATTN_ERROR_STRIDES, "k.rank is 3, must be 4",
+       [](Call &p) {
+         p.use_packed();
+         p.args.k.rank = 3;
+       }},
+      {"packed k null", EXATTN_ERROR_NULL,
+       "k.data is null, but [batch, kv_heads, kv_len / 16 rounded up, 16 * head_dim] has 384 elements",
+       [](Call &p) {
+         p.use_packed();
+         p.args.k.data = nullptr;
+       }},
+      {"elements of packed k", EXATTN_ERROR_OVERFLOW,
+       "k [batch, kv_heads, kv_len / 16 rounded up, 16 * head_dim] has more bytes",
+       [](Call &p) {
+         p.use_packed();
+         p.args.kv_len = (std::int64_t{1} << 61) / (2 * 2 * 6);
+       }},
+      {"packed k past the last address, where it holds no key", EXATTN_ERROR_OVERFLOW, "k: its strides",
+       [](Call &p) {
+         p.use_packed();
+         p.args.k.data = fake_address<void>(UINTPTR_MAX - 3 - 382 * 4);
+       }},
+      {"groups of packed k", EXATTN_ERROR_OVERFLOW, "k: its strides",
+       [](Call &p) {
+         p.use_packed();
+         p.args.kv_len = 17; // two groups
+         p.args.k.stride[2] = kHuge / 4 + 1;
+       }},
+      {"out on the last place of packed k, which holds no key", EXATTN_ERROR_OVERLAP, "out overlaps k",
+       [](Call &p) {
+         p.use_packed();
+         p.args.k.data = p.out.data() - 383;
+       }},
+      {"packed k in pages of 2", EXATTN_ERROR_OPTION,
+       "page_size is 2, must be a multiple of 16 where keys are packed",
+       [](Call &p) {
+         p.use_packed();
+         p.use_pages();
+       }},
+      {"packed k in pages of 24", EXATTN_ERROR_OPTION, "page_size is 24, must be a multiple of 16",
+       [](Call &p) {
+         p.use_packed();
+         p.use_pages();
+         p.args.page_size = 24;
+       }},
+      {"ragged packed k, a sequence from key 2 on", EXATTN_ERROR_OFFSET,
+       "kv_starts[1] is 2, must be a multiple of 16 where keys are packed: round up, and say in kv_lens how many keys "
+       "there are",
+       [](Call &p) {
+         p.use_packed();
+         p.use_ragged_keys();
+       }},
+      {"ragged packed k, the first sequence from key 3 on", EXATTN_ERROR_OFFSET, "kv_starts[0] is 3",
+       [](Call &p) {
+         p.use_packed();
+         p.use_ragged_keys();
+         p.kv_starts = {3, 5, 5};
+       }},
       {"causal 2", EXATTN_ERROR_ENUM, "causal is 2, must be 0 or 1", [](Call &p) { p.args.causal = 2; }},
       {"fully_masked -1", EXATTN_ERROR_ENUM, "fully_masked is -1", [](Call &p) { p.args.fully_masked = -1; }},
       // heads

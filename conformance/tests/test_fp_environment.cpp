@@ -352,6 +352,26 @@ TEST_CASE("subnormal operands count, by hand") {
   }
 }
 
+TEST_CASE("subnormal binary16 numbers are packed with their value in any state, which comes back") {
+  // 2^-24 and 1023 * 2^-24.
+  const std::uint16_t halves[] = {0x0001, 0x03FF};
+  for (const NamedState &named : hostile_states()) {
+    INFO(named.name);
+    std::uint32_t cache[32] = {};
+    exattn_pack_keys_args args = EXATTN_PACK_KEYS_ARGS_INIT;
+    args.batch = args.kv_heads = args.kv_len = args.count = 1;
+    args.head_dim = 2;
+    args.k = {halves, EXATTN_F16, 4, {0, 0, 0, 1}};
+    args.packed = {cache, EXATTN_F32, 4, {0, 0, 0, 16}};
+    exattn_status status = EXATTN_ERROR_NULL;
+    const State left = run_in(named.state, [&] { status = exattn_pack_keys(&args); });
+    REQUIRE(status == EXATTN_OK);
+    CHECK(left == named.state);
+    CHECK(cache[0] == 0x33800000);
+    CHECK(cache[16] == 0x387FC000);
+  }
+}
+
 TEST_CASE("a worker thread's state changes no bit and comes back") {
   for (const Combination &combination : combinations()) {
     INFO(name_of(combination));

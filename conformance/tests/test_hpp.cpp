@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -308,6 +309,58 @@ TEST_CASE("c++: ragged sequences and pages") {
   paged.kv_starts = {0, 2, 6};
   args = exattn::attention_arguments(q, paged_k, paged_v, result, paged);
   CHECK(thrown_by([&] { exattn::attention(args); }).status == EXATTN_ERROR_OPTION);
+}
+
+TEST_CASE("c++: packed keys") {
+  const exattn::packed_keys sized = exattn::packed_keys::contiguous(static_cast<float *>(nullptr), {2, 3, 33, 5});
+  CHECK(sized.strides == exattn::extents{720, 240, 80, 16}); // 3 groups of 80
+  CHECK(exattn::packed_keys_size({2, 3, 33, 5}) == 2 * 720 * 4);
+  CHECK(exattn::packed_keys_size({2, 3, 33, 5}, EXATTN_F16) == 2 * 720 * 2);
+  CHECK(thrown_by([] { exattn::packed_keys_size({2, 3, -1, 5}); }).status == EXATTN_ERROR_SIZE);
+  CHECK(thrown_by([] {
+          exattn::packed_keys::contiguous(static_cast<float *>(nullptr), {1, 1, -1, 1});
+        }).status == EXATTN_ERROR_SIZE);
+
+  // Keys 0 to 2 of two sequences, then key 3: scores 0 for all but -inf for key 1 leave the mean of V_j = 0, 2, 4.
+  const float hide = -INFINITY;
+  std::vector<float> cache(exattn::packed_keys_size({2, 1, 4, 1}) / sizeof(float), NAN);
+  const exattn::packed_keys k = exattn::packed_keys::contiguous(cache.data(), {2, 1, 4, 1});
+  const std::vector<float> first = {0.0F, hide, 0.0F, 0.0F, hide, 0.0F};
+  const std::vector<exattn::bfloat16> second = {{0}, {0}};
+  exattn::pack_keys(exattn::pack_arguments(exattn::tensor(first.data(), {2, 1, 3, 1}), k, 0));
+  exattn::pack_keys(exattn::pack_arguments(exattn::tensor(second.data(), {2, 1, 1, 1}), k, 3));
+  const std::vector<float> one(2, 1.0F);
+  const std::vector<float> v = {0.0F, 1.0F, 2.0F, 4.0F, 0.0F, 1.0F, 2.0F, 4.0F};
+  float out[2] = {};
+  const exattn::tensor q(one.data(), {2, 1, 1, 1});
+  const exattn::output result(out, {2, 1, 1, 1});
+  exattn::attention(exattn::attention_arguments(q, k, exattn::tensor(v.data(), {2, 1, 4, 1}), result));
+  CHECK(std::vector<float>(out, out + 2) == std::vector<float>{2.0F, 2.0F});
+
+  // The same in pages of 16, the second sequence's first.
+  std::vector<float> pool(32, NAN), values(32, NAN);
+  const exattn::packed_keys pages = exattn::packed_keys::contiguous(pool.data(), {2, 1, 16, 1});
+  exattn::layout lies;
+  lies.page_table = {1, 0};
+  lies.kv_len = 4;
+  exattn::pack_keys(exattn::pack_arguments(exattn::tensor(first.data(), {2, 1, 3, 1}), pages, 0, lies));
+  exattn::pack_keys(exattn::pack_arguments(exattn::tensor(second.data(), {2, 1, 1, 1}), pages, 3, lies));
+  std::copy_n(v.begin(), 4, values.begin());
+  std::copy_n(v.begin(), 4, values.begin() + 16);
+  values[3] = 1.0F; // of the second sequence: the mean of 0, 2 and 1
+  std::fill(out, out + 2, -1.0F);
+  exattn::attention(exattn::attention_arguments(q, pages, exattn::tensor(values.data(), {2, 1, 16, 1}), result, lies));
+  CHECK(std::vector<float>(out, out + 2) == std::vector<float>{2.0F, 1.0F});
+
+  const auto words_of = [&](const exattn::extents &shape) {
+    return thrown_by([&] { exattn::pack_arguments(exattn::tensor(first.data(), shape), k, 0); }).text;
+  };
+  CHECK(contains(words_of({3, 1, 1, 1}), "the batch of the packed keys is 2, must be 3"));
+  CHECK(contains(words_of({2, 2, 1, 1}), "the number of heads of the packed keys is 1, must be 2"));
+  CHECK(contains(words_of({2, 1, 1, 2}), "the head size of the packed keys is 1, must be 2"));
+  const exattn::tensor many(first.data(), {2, 1, 3, 1});
+  CHECK(contains(thrown_by([&] { exattn::pack_keys(exattn::pack_arguments(many, k, 2)); }).text,
+                 "first_key is 2, must be 0 to kv_len 4 - count 3"));
 }
 
 TEST_CASE("c++: states and merging") {

@@ -44,7 +44,7 @@ enum {
   EXATTN_ERROR_STRUCT_SIZE = 2,          /**< struct_size is not one that this library knows */
   EXATTN_ERROR_SIZE = 3,                 /**< a size is negative, or zero where it may not be */
   EXATTN_ERROR_OVERFLOW = 4,             /**< a product of sizes and strides does not fit in 64 bits (or size_t) */
-  EXATTN_ERROR_STRIDES = 5,              /**< strides are missing (rank not set) */
+  EXATTN_ERROR_STRIDES = 5,              /**< strides are missing (rank not set), or not those of packed keys */
   EXATTN_ERROR_OVERLAP = 6,              /**< an output overlaps itself or something else that the call uses */
   EXATTN_ERROR_ENUM = 7,                 /**< an enumeration field holds an unknown value */
   EXATTN_ERROR_HEADS = 8,                /**< heads is not a multiple of kv_heads */
@@ -186,17 +186,25 @@ enum {
   EXATTN_FULLY_MASKED_ZERO = 1 /**< +0 */
 };
 
+/** How k lies in memory. */
+enum {
+  EXATTN_K_ROWS = 0,  /**< by the four strides, as any tensor */
+  EXATTN_K_PACKED = 1 /**< packed: 16 keys side by side, see exattn_packed_keys */
+};
+
 /** One attention call: for every b, h, i: out[b,h,i,:] = softmax(scale * q[b,h,i,:] k^T + mask[b,h,i,:]) v.
  * Start from EXATTN_ATTENTION_ARGS_INIT; every field that is left zero means "none" or "default".
  *
- * Three layouts change where things lie, never a bit of a row:
+ * Four layouts change where things lie, never a bit of a row:
  * - Ragged queries (q_starts): q, out, lse, mask and mask_bool hold the rows of all sequences one after the other, as
  * if B were 1; q_len is how many rows there are in all, and sequence b has the rows q_starts[b] to q_starts[b+1] - 1.
  * - Ragged keys (kv_starts): likewise k and v. A mask still has a column for every key of its row's sequence, so its Tk
  *   is the length of the longest sequence.
  * - Pages (page_table): k is [pages, Hkv, page_size, D], v [pages, Hkv, page_size, Dv]; key n of sequence b is in slot
  *   n % page_size of the page page_table[b * page_table_stride + n / page_size]. Entries of pages in which
- *   no row of the sequence sees a key by kv_len, causal and window are not looked at. */
+ *   no row of the sequence sees a key by kv_len, causal and window are not looked at.
+ * - Packed keys (k_layout): k lies as exattn_packed_keys says, and is read without being rearranged first. page_size
+ * must be a multiple of 16, and with kv_starts so must be the start of every sequence that has keys (by kv_lens). */
 typedef struct exattn_attention_args {
   size_t struct_size; /**< sizeof(exattn_attention_args) */
 
@@ -212,7 +220,7 @@ typedef struct exattn_attention_args {
   int64_t value_dim; /**< Dv, of values and outputs, 1 or more */
 
   exattn_tensor q;         /**< [B, H, Tq, D] */
-  exattn_tensor k;         /**< [B, Hkv, Tk, D] */
+  exattn_tensor k;         /**< [B, Hkv, Tk, D]; packed, its strides are those of exattn_packed_keys */
   exattn_tensor v;         /**< [B, Hkv, Tk, Dv] */
   exattn_tensor mask;      /**< [B, H, Tq, Tk], binary32, added to the scores; data null: none */
   exattn_tensor mask_bool; /**< [B, H, Tq, Tk], EXATTN_U8: 0 hides the key, all else shows it; data null: none */
@@ -226,7 +234,7 @@ typedef struct exattn_attention_args {
   int64_t q_offset;     /**< absolute position of query row 0, 0 or more */
   int64_t window;       /**< above 0: row i sees keys j > q_offset + i - window only; 0 or below: none */
   float softcap;    /**< above 0 and finite: scores become softcap * tanh(score / softcap) before any mask; 0: none */
-  int32_t reserved; /**< 0 */
+  int32_t k_layout; /**< EXATTN_K_* */
 
   const float *sinks;        /**< [H] sink logits, or null */
   const float *alibi_slopes; /**< [H]: -slope * |position of the row - position of the key| is added, or null */
@@ -302,6 +310,69 @@ EXATTN_API float exattn_default_scale(int64_t head_dim);
  * EXATTN_ERROR_NULL, _SIZE, _OVERFLOW, _ALIGNMENT, _OVERLAP. */
 EXATTN_API exattn_status exattn_merge_tolerant(int64_t rows, int64_t value_dim, const float *a_out, const float *a_lse,
                                                const float *b_out, const float *b_lse, float *out, float *lse);
+
+/* ---- Packed keys ------------------------------------------------------------------------------------- */
+
+/** Keys in the order in which attention reads them, in groups of 16 (definition, section 3): element x of key j of
+ * (b, kv_head) is at data + b * stride[0] + kv_head * stride[1] + (j / 16) * stride[2] + x * 16 + j % 16 elements.
+ * stride[2] is the distance between groups, 16 * head_dim where they follow each other; stride[3] is the distance
+ * between elements of a key, always 16. The same four strides, with EXATTN_K_PACKED, make it k of an attention call.
+ *
+ * All 16 places of a group in which a row sees a key must be readable memory. What the places of other keys hold
+ * changes no bit. A cache [B, Hkv, kv_len, D] has kv_len / 16 groups, rounded up; in pages it is [pages, Hkv,
+ * page_size, D]. */
+typedef struct exattn_packed_keys {
+  void *data;    /**< aligned as the element type is */
+  int32_t dtype; /**< EXATTN_F32, _BF16 or _F16 */
+  int32_t rank;  /**< how many strides are set: 4 */
+  int64_t stride[4];
+} exattn_packed_keys;
+
+/** Bytes of packed keys [batch, kv_heads, kv_len, head_dim] without gaps, of the type dtype: kv_len is rounded up to a
+ * multiple of 16. For a cache in pages, batch is their number and kv_len their size. EXATTN_ERROR_NULL, _SIZE, _ENUM,
+ * _OVERFLOW. */
+EXATTN_API exattn_status exattn_packed_keys_size(int64_t batch, int64_t kv_heads, int64_t kv_len, int64_t head_dim,
+                                                 int32_t dtype, size_t *bytes);
+
+/** Keys to be written into packed keys, a token at a time or a whole prompt: key n of sequence b becomes its key
+ * first_key + n. Start from EXATTN_PACK_KEYS_ARGS_INIT. */
+typedef struct exattn_pack_keys_args {
+  size_t struct_size; /**< sizeof(exattn_pack_keys_args) */
+
+  int64_t batch;    /**< B, sequences, 0 or more */
+  int64_t kv_heads; /**< Hkv, 0 or more */
+  int64_t kv_len;   /**< keys that a sequence of the cache has room for, 0 or more */
+  int64_t head_dim; /**< D, 1 or more */
+  int64_t count;    /**< keys of each sequence to write, 0 or more */
+
+  int64_t first_key;         /**< where they begin, 0 or more; first_key + count is at most kv_len */
+  const int64_t *first_keys; /**< [B], replaces first_key, or null */
+
+  exattn_tensor k;           /**< [B, Hkv, count, D], what is written: any strides */
+  exattn_packed_keys packed; /**< [B, Hkv, kv_len, D], or [pages, Hkv, page_size, D]: of k's type, or binary32 */
+
+  const int32_t *page_table; /**< [B, page_table_stride], as for attention, or null */
+  int64_t page_table_stride; /**< entries of a sequence, at least kv_len / page_size rounded up */
+  int64_t page_size;         /**< keys of a page, a multiple of 16 */
+  int64_t pages;             /**< how many there are: entries are 0 to pages - 1 */
+
+  char *message;       /**< receives what was wrong and what is allowed, zero-terminated, or ""; or null */
+  size_t message_size; /**< bytes at message. Not written if struct_size is wrong */
+} exattn_pack_keys_args;
+
+#define EXATTN_PACK_KEYS_ARGS_INIT                                                                                     \
+  {                                                                                                                    \
+    sizeof(exattn_pack_keys_args), 0, 0, 0, 0, 0, 0, NULL, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, NULL, 0, 0, 0,      \
+        NULL, 0                                                                                                        \
+  }
+
+/** Writes keys into packed keys; all other places are left as they are, so a cache may be filled in any order, also by
+ * calls at the same time that write other keys. Elements of one type are copied bit by bit; 16-bit ones are widened,
+ * exactly, where the cache is binary32. Everything is checked first: with any other status than EXATTN_OK nothing has
+ * been written. No two keys of a call may have one place (the same page twice, strides that overlap), nor may k and the
+ * cache share memory. Entries of pages in which no key is written are not looked at. EXATTN_ERROR_NULL, _STRUCT_SIZE,
+ * _SIZE, _ENUM, _STRIDES, _ALIGNMENT, _OVERFLOW, _OVERLAP, _OFFSET (first_key), _OPTION (pages), _PAGE, _MEMORY. */
+EXATTN_API exattn_status exattn_pack_keys(const exattn_pack_keys_args *args);
 
 /* ---- Softmax ----------------------------------------------------------------------------------------- */
 

@@ -118,6 +118,36 @@ struct output {
   output(float *first, const extents &sizes, const extents &steps) : data(first), shape(sizes), strides(steps) {}
 };
 
+/// Packed keys, [B, Hkv, T, D], not owned: 16 keys side by side, as exattn_packed_keys says. They can be written
+/// (pack_arguments) and be the keys of a call (attention_arguments).
+struct packed_keys {
+  void *data = nullptr;
+  std::int32_t dtype = EXATTN_F32;
+  extents shape{};
+  extents strides{};
+
+  /// Without gaps; `first` has the bytes that packed_keys_size says. Throws as exattn::contiguous does.
+  static packed_keys contiguous(float *first, const extents &sizes) { return make(first, EXATTN_F32, sizes); }
+  static packed_keys contiguous(bfloat16 *first, const extents &sizes) { return make(first, EXATTN_BF16, sizes); }
+  static packed_keys contiguous(float16 *first, const extents &sizes) { return make(first, EXATTN_F16, sizes); }
+
+private:
+  // The strides of a tensor [B, Hkv, groups, D, 16], its last dimension taken apart.
+  static packed_keys make(void *first, std::int32_t type, const extents &sizes) {
+    const std::int64_t groups = sizes[2] > 0 ? (sizes[2] - 1) / 16 + 1 : sizes[2];
+    const extents group = exattn::contiguous({1, groups, sizes[3], 16});
+    const extents head = exattn::contiguous({sizes[0], sizes[1], 1, group[0]});
+    return {first, type, sizes, {head[0], head[1], group[1], 16}};
+  }
+};
+
+/// Bytes of packed keys [B, Hkv, T, D] without gaps, of EXATTN_F32, _BF16 or _F16. Throws exattn::error.
+inline std::size_t packed_keys_size(const extents &shape, std::int32_t dtype = EXATTN_F32) {
+  std::size_t bytes = 0;
+  check(exattn_packed_keys_size(shape[0], shape[1], shape[2], shape[3], dtype, &bytes));
+  return bytes;
+}
+
 /// For the fields of the C structs.
 inline exattn_tensor to_c(const tensor &input) noexcept {
   return {input.data, input.dtype, 4, {input.strides[0], input.strides[1], input.strides[2], input.strides[3]}};
@@ -206,6 +236,22 @@ struct layout {
   std::int64_t kv_len = -1;
 };
 
+namespace detail {
+
+// The fields that say where pages of that shape are.
+template <class Args>
+void set_pages(Args &args, const extents &k, const layout &lies) {
+  const std::int64_t entries = static_cast<std::int64_t>(lies.page_table.size());
+  args.page_table = lies.page_table.data();
+  args.page_table_stride = args.batch == 0 ? entries : entries / args.batch;
+  expect("the number of entries of the page table", entries, args.batch * args.page_table_stride);
+  args.pages = k[0];
+  args.page_size = k[2];
+  args.kv_len = lies.kv_len < 0 ? args.page_table_stride * args.page_size : lies.kv_len;
+}
+
+} // namespace detail
+
 /// Arguments of an attention call over ragged sequences, paged keys, or both. The arguments point into `lies`, which
 /// must live until the call. Throws error(EXATTN_ERROR_SIZE) if the shapes do not fit together.
 inline exattn_attention_args attention_arguments(const tensor &q, const tensor &k, const tensor &v, const output &out,
@@ -219,13 +265,7 @@ inline exattn_attention_args attention_arguments(const tensor &q, const tensor &
   args.batch = batch;
   args.q_starts = lies.q_starts.empty() ? nullptr : lies.q_starts.data();
   if (!lies.page_table.empty()) {
-    const std::int64_t entries = static_cast<std::int64_t>(lies.page_table.size());
-    args.page_table = lies.page_table.data();
-    args.page_table_stride = batch == 0 ? entries : entries / batch;
-    detail::expect("the number of entries of the page table", entries, batch * args.page_table_stride);
-    args.pages = k.shape[0];
-    args.page_size = k.shape[2];
-    args.kv_len = lies.kv_len < 0 ? args.page_table_stride * args.page_size : lies.kv_len;
+    detail::set_pages(args, k.shape, lies);
   } else if (lies.kv_starts.empty()) {
     detail::expect("the batch of k", k.shape[0], batch);
   }
@@ -242,6 +282,75 @@ inline exattn_attention_args attention_arguments(const tensor &q, const tensor &
 /// A layout that would be gone before the call.
 exattn_attention_args attention_arguments(const tensor &q, const tensor &k, const tensor &v, const output &out,
                                           layout &&lies) = delete;
+
+namespace detail {
+
+// As `arguments` of rows; k's strides mean something else, and no shape hangs on them.
+inline tensor rows_of(const packed_keys &k) {
+  tensor rows;
+  rows.data = k.data;
+  rows.dtype = k.dtype;
+  rows.shape = k.shape;
+  rows.strides = k.strides;
+  return rows;
+}
+
+} // namespace detail
+
+/// The same over packed keys.
+inline exattn_attention_args attention_arguments(const tensor &q, const packed_keys &k, const tensor &v,
+                                                 const output &out) {
+  exattn_attention_args args = attention_arguments(q, detail::rows_of(k), v, out);
+  args.k_layout = EXATTN_K_PACKED;
+  return args;
+}
+inline exattn_attention_args attention_arguments(const tensor &q, const packed_keys &k, const tensor &v,
+                                                 const output &out, const layout &lies) {
+  exattn_attention_args args = attention_arguments(q, detail::rows_of(k), v, out, lies);
+  args.k_layout = EXATTN_K_PACKED;
+  return args;
+}
+exattn_attention_args attention_arguments(const tensor &q, const packed_keys &k, const tensor &v, const output &out,
+                                          layout &&lies) = delete;
+
+namespace detail {
+
+inline exattn_pack_keys_args pack_arguments(const tensor &k, const packed_keys &to, std::int64_t first_key) {
+  expect("the number of heads of the packed keys", to.shape[1], k.shape[1]);
+  expect("the head size of the packed keys", to.shape[3], k.shape[3]);
+  exattn_pack_keys_args args{};
+  args.struct_size = sizeof(args);
+  args.batch = k.shape[0];
+  args.kv_heads = k.shape[1];
+  args.kv_len = to.shape[2];
+  args.head_dim = k.shape[3];
+  args.count = k.shape[2];
+  args.first_key = first_key;
+  args.k = to_c(k);
+  args.packed = {to.data, to.dtype, 4, {to.strides[0], to.strides[1], to.strides[2], to.strides[3]}};
+  return args;
+}
+
+} // namespace detail
+
+/// Arguments of a call that writes k [B, Hkv, count, D] into packed keys [B, Hkv, T, D], as the keys from first_key on;
+/// set first_keys as exattn.h says where they differ. Throws error(EXATTN_ERROR_SIZE) if the shapes do not fit
+/// together.
+inline exattn_pack_keys_args pack_arguments(const tensor &k, const packed_keys &to, std::int64_t first_key) {
+  detail::expect("the batch of the packed keys", to.shape[0], k.shape[0]);
+  return detail::pack_arguments(k, to, first_key);
+}
+
+/// The same into pages, [pages, Hkv, page_size, D]. The arguments point into `lies`, which must live until the call; of
+/// it only the page table and kv_len count.
+inline exattn_pack_keys_args pack_arguments(const tensor &k, const packed_keys &to, std::int64_t first_key,
+                                            const layout &lies) {
+  exattn_pack_keys_args args = detail::pack_arguments(k, to, first_key);
+  detail::set_pages(args, to.shape, lies);
+  return args;
+}
+exattn_pack_keys_args pack_arguments(const tensor &k, const packed_keys &to, std::int64_t first_key,
+                                     layout &&lies) = delete;
 
 /// Arguments of a softmax call over the last dimension. x and y may be the same memory with the same strides. Throws
 /// error(EXATTN_ERROR_SIZE) if the shapes differ.
@@ -418,6 +527,19 @@ inline const char *softmax(const exattn_softmax_args &args) {
 /// The same on your own threads; args.executor is not looked at.
 inline const char *softmax(const exattn_softmax_args &args, const executor &threads) {
   return detail::call(&exattn_softmax, args, threads);
+}
+
+/// Writes keys into packed keys as exattn_pack_keys does. Throws exattn::error.
+inline void pack_keys(exattn_pack_keys_args args) {
+  std::array<char, 512> buffer{};
+  if (args.message == nullptr || args.message_size == 0) {
+    args.message = buffer.data();
+    args.message_size = buffer.size();
+  }
+  const exattn_status status = exattn_pack_keys(&args);
+  if (status != EXATTN_OK) {
+    throw error(status, args.message);
+  }
 }
 
 /// Bytes of scratch that attention needs with these arguments, if you supply it. Throws as attention does.
