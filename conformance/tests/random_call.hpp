@@ -416,6 +416,8 @@ public:
     return pattern;
   }
 
+  // Of packed keys, whose rows are groups: [B, Hkv, groups, 16 D].
+  exattn_tensor packed_input() { return {at(0, 0, 0, 0), type, 4, {strides[0], strides[1], strides[2], 16}}; }
   exattn_tensor input() { return {at(0, 0, 0, 0), type, 4, {strides[0], strides[1], strides[2], strides[3]}}; }
   exattn_output output(std::int32_t rank) {
     return {reinterpret_cast<float *>(at(0, 0, 0, 0)), 0, rank, {strides[0], strides[1], strides[2], strides[3]}};
@@ -466,6 +468,7 @@ struct Layout {
   Arrangement arrangement = Arrangement::contiguous;
   bool widened = false; // 16-bit elements as binary32
   bool ragged_queries = false, ragged_keys = false;
+  bool packed_keys = false;    // of the arrangements those in which elements follow each other; pages of 16 n
   std::int64_t page_size = 0;  // 0: no pages
   std::int64_t extra_keys = 0; // that kv_lens cuts off again
   Fill fill = kZeros;
@@ -540,6 +543,16 @@ public:
                               : std::pair{static_cast<std::int64_t>(b), j};
   }
 
+  // Element x of key j of sequence b, KV head n.
+  void store_key(std::uint32_t pattern, std::size_t b, std::int64_t j, std::int64_t n, std::int64_t x) {
+    const auto [first, key] = key_of(b, j);
+    if (layout.packed_keys) {
+      k.store(pattern, first, n, key / 16, x * 16 + key % 16);
+    } else {
+      k.store(pattern, first, n, key, x);
+    }
+  }
+
   Rows rows(std::size_t b) {
     Rows result;
     for (std::int64_t h = 0; h < p.heads; ++h) {
@@ -590,7 +603,7 @@ public:
       move(*tensor, row * tensor->stride[2] + key * tensor->stride[3]);
     }
     if (layout.page_size == 0) {
-      move(a.k, key * a.k.stride[2]);
+      move(a.k, key / (layout.packed_keys ? 16 : 1) * a.k.stride[2]);
       move(a.v, key * a.v.stride[2]);
     } else {
       a.page_table += key / layout.page_size;
@@ -613,6 +626,10 @@ public:
 
 private:
   static constexpr std::int64_t kRowsOfNone = 2; // before and after ragged sequences
+
+  // Of keys: before and after ragged sequences, and to where the next one can begin.
+  std::int64_t keys_of_none() const { return layout.packed_keys ? 16 : kRowsOfNone; }
+  std::int64_t room_for(std::int64_t keys) const { return layout.packed_keys ? (keys + 15) / 16 * 16 : keys; }
 
   std::int32_t stored_type(std::int32_t type) const { return layout.widened ? std::int32_t{EXATTN_F32} : type; }
   std::uint32_t stored(std::uint32_t pattern, std::int32_t type) const {
@@ -666,33 +683,38 @@ private:
       lengths_differ = lengths_differ || (s->kv_len != sequences[0]->kv_len && !layout.ragged_keys);
     }
     most += layout.extra_keys;
-    mask_columns = most;
+    mask_columns = layout.ragged_keys ? room_for(most) : most;
     args.kv_len = most;
-    args.kv_lens = lengths_differ ? kv_lens.data() : nullptr;
+    args.kv_lens = lengths_differ || (layout.ragged_keys && layout.packed_keys) ? kv_lens.data() : nullptr;
     Shape4 shape{args.batch, p.kv_heads, most, 0};
     if (layout.ragged_keys) {
-      kv_starts.assign(1, kRowsOfNone);
+      kv_starts.assign(1, keys_of_none());
       for (const Sequence *s : sequences) {
-        kv_starts.push_back(kv_starts.back() + s->kv_len + layout.extra_keys);
+        kv_starts.push_back(kv_starts.back() + room_for(s->kv_len + layout.extra_keys));
       }
       shape[0] = 1;
-      args.kv_len = shape[2] = kv_starts.back() + kRowsOfNone;
+      args.kv_len = shape[2] = kv_starts.back() + keys_of_none();
       args.kv_starts = kv_starts.data();
-      left_out.rows_of_none += 2 * kRowsOfNone;
+      left_out.rows_of_none += 2 * keys_of_none();
     } else if (layout.page_size != 0) {
       place_pages(most);
       shape[0] = args.pages;
       shape[2] = layout.page_size;
     }
     left_out.cut_off_keys += layout.extra_keys * args.batch;
-    shape[3] = p.head_dim;
-    k = make(shape, stored_type(p.k_type));
     shape[3] = p.value_dim;
     v = make(shape, stored_type(p.v_type));
+    shape[3] = p.head_dim;
+    if (layout.packed_keys) {
+      shape[2] = (shape[2] + 15) / 16;
+      shape[3] *= 16;
+    }
+    k = make(shape, stored_type(p.k_type));
     for (std::size_t b = 0; b < sequences.size(); ++b) {
       place_keys_of(b);
     }
-    args.k = k.input();
+    args.k = layout.packed_keys ? k.packed_input() : k.input();
+    args.k_layout = layout.packed_keys ? EXATTN_K_PACKED : EXATTN_K_ROWS;
     args.v = v.input();
   }
 
@@ -706,7 +728,7 @@ private:
         }
         for (std::int64_t x = 0; x < p.head_dim; ++x) {
           const std::size_t from = static_cast<std::size_t>((n * s.kv_len + j) * p.head_dim + x);
-          k.store(stored(s.k[from], p.k_type), place.first, n, place.second, x);
+          store_key(stored(s.k[from], p.k_type), b, j, n, x);
         }
         for (std::int64_t x = 0; x < p.value_dim; ++x) {
           const std::size_t from = static_cast<std::size_t>((n * s.kv_len + j) * p.value_dim + x);

@@ -82,7 +82,7 @@ Outcome run(const Attention &attention, Placed &placed, std::size_t sequences, s
 }
 
 struct NamedLayout {
-  const char *name;
+  std::string name;
   std::size_t sequences; // 1 or 3
   Layout layout;
 };
@@ -112,6 +112,17 @@ std::vector<NamedLayout> layouts() {
   layout->page_size = 48;
   layout = add("pages of 1, batch", 3, Arrangement::tokens_first, 3);
   layout->page_size = 1;
+  // The same with packed keys, where a hidden key lies between those that are read.
+  for (const NamedLayout &named : std::vector<NamedLayout>(all)) {
+    const Arrangement how = named.layout.arrangement;
+    if (how == Arrangement::spread || how == Arrangement::backward || how == Arrangement::transposed ||
+        named.layout.page_size % 16 != 0) {
+      continue;
+    }
+    all.push_back(named);
+    all.back().name += ", packed keys";
+    all.back().layout.packed_keys = true;
+  }
   return all;
 }
 
@@ -170,8 +181,8 @@ void check_poisoned(const CallProblem &p, const NamedLayout &named, const Fill &
                     LeftOut &left_out) {
   const std::string problem = poisoned(library(), p, named, poison, lanes, left_out);
   INFO(describe(p) << "\n"
-                   << std::string(named.name) << ", " << std::string(poison.name) << ", "
-                   << std::string(exattn_lanes_name(lanes)) << ": " << problem);
+                   << named.name << ", " << std::string(poison.name) << ", " << std::string(exattn_lanes_name(lanes))
+                   << ": " << problem);
   CHECK(problem.empty());
 }
 
@@ -332,7 +343,7 @@ TEST_CASE("poison: what matters shows") {
       for (const Fill &poison : kPoisons) {
         // Key 69 is seen by row 2 alone, key 0 by all; nothing else of the batch changes.
         const auto shows = [&](const char *what, auto change) {
-          INFO(std::string(named.name) << ", " << std::string(poison.name) << ", " << std::string(what));
+          INFO(named.name << ", " << std::string(poison.name) << ", " << std::string(what));
           Placed placed(p, all, named.layout);
           change(placed);
           const Outcome outcome = run(library(), placed, all.size(), EXATTN_LANES_SCALAR, 0);
@@ -343,8 +354,7 @@ TEST_CASE("poison: what matters shows") {
         const std::uint32_t pattern = fill_of(poison, type);
         shows("a query", [&](Placed &c) { c.q.store(pattern, c.batch_of(place), 1, c.row_of(place, 2), 4); });
         for (const std::int64_t key : {0, 69}) {
-          shows("a key",
-                [&](Placed &c) { c.k.store(pattern, c.key_of(place, key).first, 0, c.key_of(place, key).second, 4); });
+          shows("a key", [&](Placed &c) { c.store_key(pattern, place, key, 0, 4); });
           shows("a value",
                 [&](Placed &c) { c.v.store(pattern, c.key_of(place, key).first, 0, c.key_of(place, key).second, 5); });
           shows("a mask entry",

@@ -51,12 +51,29 @@ enum class Kind : std::uint8_t {
   resumed_in_place,   // the same with one state for in and out
   resumed_pages,      // the same with pages of so many keys
   resumed_batch,      // the same as one of three sequences whose keys end at different places; with pages
+  packed,             // packed keys: alone, in pages, among others, ragged, stopped at every block edge, row by row
   arrangement         // strides
 };
 constexpr const char *kKindNames[] = {
-    "oracle",        "lanes",         "widened",    "threads", "chunks",  "truncated",          "decode",
-    "batch",         "padded",        "ragged",     "paged",   "resumed", "resumed everywhere", "resumed in place",
-    "resumed pages", "resumed batch", "arrangement"};
+    "oracle",        "lanes",         "widened", "threads",    "chunks",  "truncated",          "decode",
+    "batch",         "padded",        "ragged",  "paged",      "resumed", "resumed everywhere", "resumed in place",
+    "resumed pages", "resumed batch", "packed",  "arrangement"};
+
+// The parameter of Kind::packed.
+enum class PackedWay : std::uint8_t {
+  alone,
+  widened, // 16-bit elements beforehand
+  gaps,    // between groups, and kv_lens
+  tokens_first,
+  pages_16,
+  pages_48,
+  ragged,
+  resumed,
+  resumed_pages,
+  decode
+};
+constexpr const char *kPackedNames[] = {"alone",    "widened", "gaps",    "tokens first",  "pages 16",
+                                        "pages 48", "ragged",  "resumed", "resumed pages", "decode"};
 
 struct Variant {
   Kind kind = Kind::lanes;
@@ -71,6 +88,8 @@ std::string label(const Variant &variant) {
     return name + " " + exattn_lanes_name(variant.lanes);
   case Kind::arrangement:
     return name + " " + kArrangementNames[variant.parameter];
+  case Kind::packed:
+    return name + " " + kPackedNames[variant.parameter];
   case Kind::oracle:
   case Kind::widened:
   case Kind::decode:
@@ -182,13 +201,14 @@ Rows in_chunks(const Attention &attention, const CallProblem &p, const Sequence 
   return placed.rows(0);
 }
 
-Rows row_by_row(const Attention &attention, const CallProblem &p, const Sequence &s, std::int32_t lanes) {
+Rows row_by_row(const Attention &attention, const CallProblem &p, const Sequence &s, const Layout &layout,
+                std::int32_t lanes) {
   Rows rows;
   rows.out.resize(static_cast<std::size_t>(p.heads * s.q_len * p.value_dim));
   rows.lse.resize(static_cast<std::size_t>(p.heads * s.q_len));
   for (std::int64_t i = 0; i < s.q_len; ++i) {
     const Sequence row = cut(p, s, i, i + 1, p.causal ? std::min(s.kv_len, s.q_offset + i + 1) : s.kv_len);
-    const Rows result = in_one_call(attention, p, row, {}, lanes);
+    const Rows result = in_one_call(attention, p, row, layout, lanes);
     for (std::int64_t h = 0; h < p.heads; ++h) {
       const std::int64_t to = h * s.q_len + i;
       std::copy_n(result.out.begin() + h * p.value_dim, p.value_dim, rows.out.begin() + to * p.value_dim);
@@ -257,6 +277,42 @@ Rows among_others(const Attention &attention, const CallProblem &p, const Sequen
   return placed.rows(static_cast<std::size_t>(place));
 }
 
+// What lies around packed keys, and in their places that hold none, is NaN.
+std::optional<Rows> over_packed_keys(const Attention &attention, const CallProblem &p, const Sequence &s, PackedWay way,
+                                     std::int32_t lanes) {
+  Layout layout;
+  layout.packed_keys = true;
+  layout.fill = kPoisons[0];
+  switch (way) {
+  case PackedWay::alone:
+    return in_one_call(attention, p, s, layout, lanes);
+  case PackedWay::widened:
+    layout.widened = true;
+    return p.k_type != EXATTN_F32 ? std::optional(in_one_call(attention, p, s, layout, lanes)) : std::nullopt;
+  case PackedWay::gaps:
+    layout.arrangement = Arrangement::gaps;
+    layout.extra_keys = 70;
+    return in_one_call(attention, p, s, layout, lanes);
+  case PackedWay::tokens_first:
+    layout.arrangement = Arrangement::tokens_first;
+    return among_others(attention, p, s, 1, layout, false, lanes);
+  case PackedWay::pages_16:
+  case PackedWay::pages_48:
+    layout.page_size = way == PackedWay::pages_16 ? 16 : 48;
+    return in_one_call(attention, p, s, layout, lanes);
+  case PackedWay::ragged:
+    layout.ragged_queries = layout.ragged_keys = true;
+    return among_others(attention, p, s, 1, layout, false, lanes);
+  case PackedWay::resumed:
+  case PackedWay::resumed_pages:
+    layout.page_size = way == PackedWay::resumed_pages ? 16 : 0;
+    return s.kv_len > 64 ? std::optional(among_others(attention, p, s, 1, layout, true, lanes)) : std::nullopt;
+  case PackedWay::decode:
+    break;
+  }
+  return row_by_row(attention, p, s, layout, lanes);
+}
+
 // Nothing where the variant does not apply to the problem.
 std::optional<Rows> compute(const Attention &attention, const CallProblem &p, const Sequence &s,
                             const Variant &variant) {
@@ -278,7 +334,7 @@ std::optional<Rows> compute(const Attention &attention, const CallProblem &p, co
   case Kind::truncated:
     return p.causal ? std::optional(in_chunks(attention, p, s, n, true, lanes)) : std::nullopt;
   case Kind::decode:
-    return row_by_row(attention, p, s, lanes);
+    return row_by_row(attention, p, s, layout, lanes);
   case Kind::batch:
     return among_others(attention, p, s, n, layout, false, lanes);
   case Kind::padded:
@@ -296,6 +352,8 @@ std::optional<Rows> compute(const Attention &attention, const CallProblem &p, co
   case Kind::arrangement:
     layout.arrangement = static_cast<Arrangement>(n);
     return in_one_call(attention, p, s, layout, lanes);
+  case Kind::packed:
+    return over_packed_keys(attention, p, s, static_cast<PackedWay>(n), lanes);
   case Kind::resumed_batch:
     layout.page_size = n == 3 ? 16 : 0;
     return s.kv_len > 64 ? std::optional(among_others(attention, p, s, n % 3, layout, true, lanes)) : std::nullopt;
@@ -538,6 +596,7 @@ std::vector<Variant> variants_of(const CallProblem &p) {
   add(Kind::resumed_in_place, {0});
   add(Kind::resumed_pages, {1, 16, 64});
   add(Kind::resumed_batch, {0, 1, 2, 3});
+  add(Kind::packed, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   add(Kind::arrangement, {0, 1, 2, 3, 4, 5, 6});
   return all;
 }
@@ -673,7 +732,10 @@ TEST_CASE("whole row: a fault is found by the variant that shows it, and made sm
        [](const Args &a) { return a.state_in != nullptr && a.state_in == a.state_out; },
        {"resumed in place"}},
       {"16-bit keys", [](const Args &a) { return a.k.dtype != EXATTN_F32; }, {"lanes"}},
-      {"transposed keys", [](const Args &a) { return a.k.stride[3] > 2; }, {"arrangement"}},
+      {"packed keys", [](const Args &a) { return a.k_layout == EXATTN_K_PACKED; }, {"packed"}},
+      {"transposed keys",
+       [](const Args &a) { return a.k_layout == EXATTN_K_ROWS && a.k.stride[3] > 2; },
+       {"arrangement"}},
       {"negative strides", [](const Args &a) { return a.q.stride[3] < 0; }, {"arrangement"}},
   };
   for (const Fault &fault : faults) {
