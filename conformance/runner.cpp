@@ -49,6 +49,7 @@ struct Call {
   std::int32_t flavour;
   std::int32_t lanes;
   exattn_pool *pool;
+  bool packed;
   const char **kernel;
   std::span<char> message;
 };
@@ -108,6 +109,13 @@ exattn_tensor input_tensor(const Elements &elements, const std::vector<std::int6
     tensor.data = elements.bytes.data() + skip * tensor.stride[3] * element_bytes;
   }
   return tensor;
+}
+
+// Packed keys of that shape (definition, section 3).
+exattn_tensor packed_tensor(const Elements &packed, const std::array<std::int64_t, 4> &shape) {
+  const std::int64_t group = 16 * shape[3];
+  const std::int64_t head = (shape[2] + 15) / 16 * group;
+  return {packed.bytes.data(), dtype_of(packed.storage), 4, {shape[1] * head, head, group, 16}};
 }
 
 const float *floats(const Elements &elements) {
@@ -213,16 +221,85 @@ Pages put_into_pages(const AttentionParams &params, const KeyPart &part) {
   return result;
 }
 
+// Of packed keys; whether a case's keys can be packed: a page holds whole groups.
+constexpr std::int64_t kGroupKeys = 16;
+bool can_be_packed(const AttentionCase &item) {
+  return !item.params.page_size || *item.params.page_size % kGroupKeys == 0;
+}
+bool can_be_packed(const SoftmaxCase &) {
+  return false;
+}
+
+// Memory between what a case has: all bits set, which is NaN in every storage.
+Elements unused(Storage storage, std::size_t bytes) {
+  Elements elements;
+  elements.storage = storage;
+  elements.bytes.assign(bytes, 0xFF);
+  return elements;
+}
+
+// Ragged keys once more, every sequence from a multiple of 16 on.
+KeyPart from_whole_groups(const AttentionParams &params, const KeyPart &part) {
+  KeyPart result = part;
+  result.kv_len = 0;
+  for (std::size_t b = 0; b < part.kv_starts.size(); ++b) {
+    result.kv_len = (result.kv_len + kGroupKeys - 1) / kGroupKeys * kGroupKeys;
+    result.kv_starts[b] = result.kv_len;
+    result.kv_len += b + 1 < part.kv_starts.size() ? part.kv_starts[b + 1] - part.kv_starts[b] : 0;
+  }
+  const auto move = [&](Elements &to, const Elements &from, std::int64_t size) {
+    const std::size_t row_bytes = static_cast<std::size_t>(size) * element_size(from.storage);
+    to = unused(from.storage, static_cast<std::size_t>(params.kv_heads * result.kv_len) * row_bytes);
+    for (std::int64_t head = 0; head < params.kv_heads; ++head) {
+      for (std::size_t b = 0; b + 1 < part.kv_starts.size(); ++b) {
+        const std::int64_t target = head * result.kv_len + result.kv_starts[b];
+        const std::int64_t source = head * part.kv_len + part.kv_starts[b];
+        const std::int64_t keys = part.kv_starts[b + 1] - part.kv_starts[b];
+        if (keys > 0) {
+          std::memcpy(to.bytes.data() + static_cast<std::size_t>(target) * row_bytes,
+                      from.bytes.data() + static_cast<std::size_t>(source) * row_bytes,
+                      static_cast<std::size_t>(keys) * row_bytes);
+        }
+      }
+    }
+  };
+  move(result.k, part.k, params.head_dim);
+  move(result.v, part.v, params.value_dim);
+  return result;
+}
+
+// Keys of that shape, packed.
+Elements pack(const Elements &k, const std::array<std::int64_t, 4> &shape) {
+  std::size_t bytes = 0;
+  exattn_pack_keys_args args{};
+  args.struct_size = sizeof args;
+  args.batch = shape[0];
+  args.kv_heads = shape[1];
+  args.kv_len = args.count = shape[2];
+  args.head_dim = shape[3];
+  args.k = input_tensor(k, {shape.begin(), shape.end()});
+  exattn_status status = exattn_packed_keys_size(shape[0], shape[1], shape[2], shape[3], args.k.dtype, &bytes);
+  Elements packed = unused(k.storage, std::max(bytes, sizeof(float)));
+  const exattn_tensor to = packed_tensor(packed, shape);
+  args.packed = {packed.bytes.data(), to.dtype, to.rank, {to.stride[0], to.stride[1], to.stride[2], to.stride[3]}};
+  status = status == EXATTN_OK ? exattn_pack_keys(&args) : status;
+  if (status != EXATTN_OK) {
+    throw std::runtime_error(std::string("packing keys: ") + exattn_status_string(status));
+  }
+  return packed;
+}
+
 // The keys of one call, and where they lie.
 struct CallPart {
   KeyPart keys;
   std::optional<Pages> pages;
+  bool packed = false;
 };
 
 // A golden case for the library: one call, or one from each edge to the next.
 class LibraryCase {
 public:
-  LibraryCase(const AttentionCase &which, std::vector<std::string> &problems) : item(which) {
+  LibraryCase(const AttentionCase &which, bool pack_too, std::vector<std::string> &problems) : item(which) {
     for (const auto &[name, tensor] : tensors_of(item)) {
       inputs[name] = make_input(name, *tensor, problems);
     }
@@ -236,6 +313,9 @@ public:
         part.keys.k = {};
         part.keys.v = {};
       }
+      if (pack_too && can_be_packed(item)) {
+        packed_parts.push_back(packed(part));
+      }
       parts.push_back(std::move(part));
     }
   }
@@ -248,7 +328,7 @@ public:
     std::vector<unsigned char> state(state_size(), kUnwrittenByte);
     exattn_status status = EXATTN_OK;
     for (std::size_t n = 0; n < parts.size() && status == EXATTN_OK; ++n) {
-      exattn_attention_args args = arguments(parts[n]);
+      exattn_attention_args args = arguments(call.packed ? packed_parts[n] : parts[n]);
       apply(call, args);
       if (n > 0) {
         args.state_in = state.data();
@@ -280,6 +360,26 @@ private:
            4 * static_cast<std::size_t>(3 + params.value_dim) * element_count(lse_shape(params));
   }
 
+  // The same part with packed keys.
+  CallPart packed(const CallPart &part) const {
+    CallPart result = part;
+    result.packed = true;
+    if (part.pages) {
+      result.pages->k = pack(part.pages->k, key_shape(part));
+    } else {
+      result.keys = item.params.kv_starts ? from_whole_groups(item.params, part.keys) : part.keys;
+      result.keys.k = pack(result.keys.k, key_shape(result));
+    }
+    return result;
+  }
+
+  std::array<std::int64_t, 4> key_shape(const CallPart &part) const {
+    const AttentionParams &params = item.params;
+    const std::int64_t sequences = params.kv_starts ? 1 : params.batch;
+    return {part.pages ? part.pages->pages : sequences, params.kv_heads,
+            part.pages ? *params.page_size : part.keys.kv_len, params.head_dim};
+  }
+
   exattn_attention_args arguments(const CallPart &part) const {
     const AttentionParams &params = item.params;
     exattn_attention_args args{};
@@ -292,17 +392,17 @@ private:
     args.head_dim = params.head_dim;
     args.value_dim = params.value_dim;
     args.q = input_tensor(inputs.q, item.q.shape);
+    std::array<std::int64_t, 4> shape = key_shape(part);
+    const Elements &k = part.pages ? part.pages->k : part.keys.k;
+    args.k = part.packed ? packed_tensor(k, shape) : input_tensor(k, {shape.begin(), shape.end()});
+    args.k_layout = part.packed ? EXATTN_K_PACKED : EXATTN_K_ROWS;
+    shape[3] = params.value_dim;
+    args.v = input_tensor(part.pages ? part.pages->v : part.keys.v, {shape.begin(), shape.end()});
     if (part.pages) {
-      args.k = input_tensor(part.pages->k, {part.pages->pages, params.kv_heads, *params.page_size, params.head_dim});
-      args.v = input_tensor(part.pages->v, {part.pages->pages, params.kv_heads, *params.page_size, params.value_dim});
       args.page_table = part.pages->table.data();
       args.page_table_stride = part.pages->table_stride;
       args.page_size = *params.page_size;
       args.pages = part.pages->pages;
-    } else {
-      const std::int64_t sequences = params.kv_starts ? 1 : params.batch;
-      args.k = input_tensor(part.keys.k, {sequences, params.kv_heads, args.kv_len, params.head_dim});
-      args.v = input_tensor(part.keys.v, {sequences, params.kv_heads, args.kv_len, params.value_dim});
     }
     if (item.mask) {
       args.mask = input_tensor(inputs.mask, item.mask->shape, part.keys.first);
@@ -322,7 +422,8 @@ private:
     args.sinks = item.sinks ? floats(inputs.sinks) : nullptr;
     args.alibi_slopes = item.alibi ? floats(inputs.alibi) : nullptr;
     args.q_offsets = params.q_offsets ? params.q_offsets->data() : nullptr;
-    args.kv_lens = params.kv_lens ? part.keys.kv_lens.data() : nullptr;
+    // Sequences of packed keys may have been spread.
+    args.kv_lens = params.kv_lens || (part.packed && params.kv_starts) ? part.keys.kv_lens.data() : nullptr;
     args.q_starts = params.q_starts ? params.q_starts->data() : nullptr;
     args.kv_starts = params.kv_starts ? part.keys.kv_starts.data() : nullptr;
     args.kv_offset = part.keys.first;
@@ -331,11 +432,12 @@ private:
 
   const AttentionCase &item;
   AttentionInputs inputs;
-  std::vector<CallPart> parts;
+  std::vector<CallPart> parts, packed_parts;
 };
 
-Prepared prepare(const AttentionCase &item, const Implementation &implementation, std::vector<std::string> &problems) {
-  const auto library = std::make_shared<const LibraryCase>(item, problems);
+Prepared prepare(const AttentionCase &item, const Implementation &implementation, bool pack_too,
+                 std::vector<std::string> &problems) {
+  const auto library = std::make_shared<const LibraryCase>(item, pack_too, problems);
   Prepared prepared;
   prepared.outputs.push_back({"out", out_shape(item.params), {item.exact.out, item.fast.out}, {}});
   prepared.outputs.push_back({"lse", lse_shape(item.params), {item.exact.lse, item.fast.lse}, {}});
@@ -358,7 +460,8 @@ Prepared prepare(const AttentionCase &item, const Implementation &implementation
   return prepared;
 }
 
-Prepared prepare(const SoftmaxCase &item, const Implementation &implementation, std::vector<std::string> &problems) {
+Prepared prepare(const SoftmaxCase &item, const Implementation &implementation, bool,
+                 std::vector<std::string> &problems) {
   const SoftmaxParams &params = item.params;
   const auto x = std::make_shared<const Elements>(make_input("x", item.x, problems));
 
@@ -543,7 +646,7 @@ void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool
   std::array<char, 512> message{};
   const auto start = std::chrono::steady_clock::now();
   const exattn_status status =
-      prepared.compute({result.flavour, result.lanes, pool, &kernel, message}, prepared.states);
+      prepared.compute({result.flavour, result.lanes, pool, result.packed, &kernel, message}, prepared.states);
   result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   result.kernel = kernel != nullptr ? kernel : "";
   if (status != EXATTN_OK) {
@@ -584,6 +687,7 @@ public:
   void count(const std::vector<Case> &cases) {
     for (const Case &item : cases) {
       report.cases += chosen(item) ? 1u : 0u;
+      total += chosen(item) ? results_of(item) : 0u;
     }
   }
 
@@ -625,29 +729,49 @@ private:
   void execute(const Case &item) {
     Result broken;
     broken.id = item.id;
-    Prepared prepared = prepare(item, implementation, broken.problems);
+    Prepared prepared = prepare(item, implementation, selection.packed, broken.problems);
     if (!broken.problems.empty()) {
-      done += combinations.size() * threads.size();
+      done += results_of(item);
       add(std::move(broken));
       return;
     }
     Diagnosis diagnosis(prepared);
     for (const Combination &combination : combinations) {
       for (const Threads &count : threads) {
-        Result result;
-        result.id = item.id;
-        result.flavour = combination.flavour;
-        result.lanes = combination.lanes;
-        result.threads = count.count;
-        if (observer.before) {
-          observer.before(done, report.cases * combinations.size() * threads.size(), result);
-        }
-        run_combination(prepared, diagnosis, count.pool.get(), result);
-        executed.insert({combination.lanes, combination.flavour});
-        ++done;
-        add(std::move(result));
+        execute(item, prepared, diagnosis, combination, count, false);
+      }
+      if (packs(item)) {
+        execute(item, prepared, diagnosis, combination, threads[0], true);
       }
     }
+  }
+
+  template <class Case>
+  void execute(const Case &item, Prepared &prepared, Diagnosis &diagnosis, const Combination &combination,
+               const Threads &count, bool packed) {
+    Result result;
+    result.id = item.id;
+    result.flavour = combination.flavour;
+    result.lanes = combination.lanes;
+    result.threads = count.count;
+    result.packed = packed;
+    if (observer.before) {
+      observer.before(done, total, result);
+    }
+    run_combination(prepared, diagnosis, count.pool.get(), result);
+    executed.insert({combination.lanes, combination.flavour});
+    ++done;
+    add(std::move(result));
+  }
+
+  template <class Case>
+  bool packs(const Case &item) const {
+    return selection.packed && can_be_packed(item);
+  }
+
+  template <class Case>
+  std::size_t results_of(const Case &item) const {
+    return combinations.size() * (threads.size() + (packs(item) ? 1 : 0));
   }
 
   void add(Result result) {
@@ -678,6 +802,7 @@ private:
   std::vector<Threads> threads;
   std::set<std::pair<std::int32_t, std::int32_t>> executed; // lanes, flavour
   std::size_t done = 0;
+  std::size_t total = 0;
   Report report;
 };
 
@@ -716,6 +841,10 @@ std::string fixed(double value, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, value);
   return text.data();
+}
+
+const char *packed_text(const Result &result) {
+  return result.packed ? " packed" : "";
 }
 
 } // namespace
@@ -763,7 +892,7 @@ std::string describe(const Result &result) {
     return result.id;
   }
   return result.id + " " + exattn_flavour_name(result.flavour) + " " + exattn_lanes_name(result.lanes) + " threads " +
-         std::to_string(result.threads);
+         std::to_string(result.threads) + packed_text(result);
 }
 
 std::string hex_bits(std::uint32_t bits) {
@@ -805,6 +934,7 @@ std::string to_json(const Report &report) {
       item["flavour"] = exattn_flavour_name(result.flavour);
       item["lanes"] = exattn_lanes_name(result.lanes);
       item["threads"] = result.threads;
+      item["packed"] = result.packed;
       item["kernel"] = result.kernel;
       item["milliseconds"] = result.milliseconds;
     }
@@ -839,7 +969,7 @@ std::string to_json(const Report &report) {
       failures.push_back(result.lanes == EXATTN_LANES_AUTO
                              ? result.id + " inputs"
                              : result.id + " " + combination_name(result.lanes, result.flavour) + " threads " +
-                                   std::to_string(result.threads));
+                                   std::to_string(result.threads) + packed_text(result));
     }
   }
   for (const std::string &failure : report.failures) {
@@ -867,8 +997,8 @@ std::string to_junit(const Report &report) {
   for (const Result &result : report.results) {
     const bool ran = result.lanes != EXATTN_LANES_AUTO;
     add(ran ? std::string(exattn_flavour_name(result.flavour)) + "." + exattn_lanes_name(result.lanes) : "inputs",
-        ran ? result.id + " threads " + std::to_string(result.threads) : result.id, result.milliseconds / 1000,
-        joined(result.problems));
+        ran ? result.id + " threads " + std::to_string(result.threads) + packed_text(result) : result.id,
+        result.milliseconds / 1000, joined(result.problems));
   }
   for (const std::string &failure : report.failures) {
     add("run", "complete", 0, failure);

@@ -41,6 +41,7 @@ struct Selection {
   std::vector<std::int32_t> lanes;
   std::vector<std::int32_t> require;                // lane kinds without which the run fails
   std::vector<std::int32_t> threads;                // 0: as many as this process may use
+  bool packed = false;                              // once more with packed keys, on the fewest threads
   std::optional<Tier> tier;                         // none: both
   std::function<bool(const std::string &)> matches; // by id; empty: every case
 };
@@ -59,13 +60,15 @@ struct Difference {
   std::size_t count = 0; // how many elements of that output differ
 };
 
-// One combination of case, flavour, lane kind and number of threads; or, with neither, an input that is wrong.
+// One combination of case, flavour, lane kind, number of threads and layout of the keys; or, with none of them, an
+// input that is wrong.
 struct Result {
   std::string id;
   std::int32_t flavour = EXATTN_EXACT;
   std::int32_t lanes = EXATTN_LANES_AUTO; // EXATTN_LANES_AUTO: the case could not be run
   std::int32_t threads = 0;
-  std::string kernel; // the name that the kernel gave itself
+  bool packed = false; // the keys were packed
+  std::string kernel;  // the name that the kernel gave itself
   bool passed = false;
   double milliseconds = 0;
   std::vector<std::string> problems; // a line each
@@ -91,7 +94,7 @@ struct Observer {
 Report run(const Goldens &goldens, const Selection &selection, const Implementation &implementation,
            const Observer &observer);
 
-// "combination" as text for people: "bert-base-128 exact avx2 threads 1".
+// "combination" as text for people: "bert-base-128 exact avx2 threads 1", or "... threads 1 packed".
 std::string describe(const Result &result);
 
 // The bits of a float as eight hex digits.

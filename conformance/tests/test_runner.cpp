@@ -114,6 +114,45 @@ TEST_CASE("by default 1, 2, 3 and all threads, each once") {
   CHECK(counts.count(3) == 1);
 }
 
+TEST_CASE("packed keys: every case of attention once more, on the fewest threads, and judged by itself") {
+  // Of wrong results over packed keys, in pages of 48 and in one piece, nothing else fails.
+  std::size_t pages = 0;
+  const Implementation wrong = changed_library([&](const exattn_attention_args &args) {
+    if (args.k_layout == EXATTN_K_PACKED && args.out.data != nullptr) {
+      CHECK(args.k.stride[3] == 16);
+      pages += args.page_table != nullptr ? 1 : 0;
+      flip_lowest_bit(args.out.data[0]);
+    }
+  });
+  for (const std::string &golden : {kOneKeyGolden, kStopGolden}) {
+    Selection selection = threads({3, 1});
+    selection.packed = true;
+    const Goldens goldens = goldens_of(golden, kTwoEqualGolden);
+    const Report right = run_quietly(goldens, selection);
+    CHECK(right.ok());
+    CHECK(right.passed == (3 + 2) * usable_combinations());
+    const Report report = run_quietly(goldens, selection, wrong);
+    CHECK(report.failed == usable_combinations());
+    for (const Result &result : report.results) {
+      CHECK(result.passed != result.packed);
+      if (result.packed) {
+        CHECK(result.threads == 1);
+        CHECK(contains(describe(result), " threads 1 packed"));
+      }
+    }
+    CHECK(contains(to_json(report), "scalar/exact threads 1 packed\""));
+    CHECK(contains(to_junit(report), " threads 1 packed\""));
+  }
+  CHECK(pages == usable_combinations());
+  // A page that ends inside of a group can't be packed.
+  Selection selection = threads({1});
+  selection.packed = true;
+  const std::string odd = replaced(kStopGolden, "\"page_size\": 48", "\"page_size\": 40");
+  const Report none = run_quietly(goldens_of(odd, kTwoEqualGolden), selection, wrong);
+  CHECK(none.ok());
+  CHECK(none.passed == 2 * usable_combinations());
+}
+
 TEST_CASE("one wrong bit of out is found and located") {
   const Implementation wrong = changed_library([](const exattn_attention_args &args) {
     flip_lowest_bit(args.out.data[args.out.stride[1] * 1 + args.out.stride[2] * 0 + args.out.stride[3] * 1]);

@@ -57,6 +57,7 @@ std::vector<std::int32_t> parse_lane_list(const std::string &list, const char *o
 
 conformance::Selection select(const ConformanceOptions &options) {
   conformance::Selection selection;
+  selection.packed = true;
   if (!options.flavour.empty()) {
     for (const std::string &name : split_list(options.flavour)) {
       const std::int32_t flavour = parse_flavour(name);
@@ -110,9 +111,9 @@ public:
     if (result.lanes == EXATTN_LANES_AUTO) {
       std::printf("%-40s %s\n", result.id.c_str(), word(result, "INPUT").c_str());
     } else {
-      std::printf("%-40s %-5s %-6s threads %-3d %s %10.2f ms\n", result.id.c_str(), exattn_flavour_name(result.flavour),
-                  exattn_lanes_name(result.lanes), result.threads, word(result, "MISMATCH").c_str(),
-                  result.milliseconds);
+      std::printf("%-40s %-5s %-6s threads %-3d%-7s %s %10.2f ms\n", result.id.c_str(),
+                  exattn_flavour_name(result.flavour), exattn_lanes_name(result.lanes), result.threads,
+                  result.packed ? " packed" : "", word(result, "MISMATCH").c_str(), result.milliseconds);
     }
     for (const std::string &problem : result.problems) {
       std::printf("    %s\n", problem.c_str());
@@ -210,6 +211,7 @@ void add_conformance(CLI::App &app, int &exit_code) {
   command->footer(
       "Exit code 0 when everything matches, 1 on a mismatch or when nothing was executed, 2 on wrong usage or\n"
       "a golden file that is damaged. The last line is: N passed, N failed.\n"
+      "Each case is computed with keys as rows on every number of threads, then with packed keys on the fewest.\n"
       "The environment variable EXATTN_LANES is not looked at: --lanes alone chooses.\n\n"
       "Example:\n  exattn conformance --tier quick --require avx2");
   command->callback([options, &exit_code] { exit_code = run_conformance(*options); });
