@@ -28,6 +28,7 @@ struct AttentionOptions : RunOptions {
   bool causal = false;
   std::string fully_masked = "nan";
   std::string q_starts, kv_starts, page_table, page_size;
+  bool pack_k = false;
   std::string kv_offset, state_in, state_out;
   std::string lse;
 };
@@ -238,6 +239,7 @@ struct Call {
   std::vector<float> sinks, alibi;
   std::vector<std::int64_t> q_offsets, kv_lens, q_starts, kv_starts;
   std::vector<std::int32_t> page_table;
+  std::vector<unsigned char> packed_k;
   bool ragged_q = false, ragged_kv = false, paged = false;
 };
 
@@ -385,6 +387,28 @@ void read_tensors(Call &call, const AttentionOptions &options, Reader &reader) {
   }
 }
 
+// Packs all that k holds: of sequences, or of pages.
+void pack_k(Call &call, std::span<char> message) {
+  const FourSizes sizes = four_sizes(call.k);
+  exattn_pack_keys_args pack = EXATTN_PACK_KEYS_ARGS_INIT;
+  pack.message = message.data();
+  pack.message_size = message.size();
+  pack.batch = sizes[0];
+  pack.kv_heads = sizes[1];
+  pack.kv_len = pack.count = sizes[2];
+  pack.head_dim = sizes[3];
+  pack.k = call.args.k;
+  std::size_t bytes = 0;
+  require_ok(exattn_packed_keys_size(sizes[0], sizes[1], sizes[2], sizes[3], pack.k.dtype, &bytes), "");
+  call.packed_k.resize(std::max<std::size_t>(bytes, 1)); // k without keys needs an address as well
+  const std::int64_t group = sizes[3] * 16;
+  const std::int64_t head = (sizes[2] + 15) / 16 * group;
+  pack.packed = {call.packed_k.data(), pack.k.dtype, 4, {sizes[1] * head, head, group, 16}};
+  require_ok(exattn_pack_keys(&pack), message.data());
+  call.args.k_layout = EXATTN_K_PACKED;
+  call.args.k = {call.packed_k.data(), pack.k.dtype, 4, {sizes[1] * head, head, group, 16}};
+}
+
 void read_numbers(exattn_attention_args &args, const AttentionOptions &options) {
   if (!options.scale.empty()) {
     args.scale_mode = EXATTN_SCALE_GIVEN;
@@ -457,6 +481,9 @@ void attention(const AttentionOptions &options) {
   std::array<char, 512> message{};
   args.message = message.data();
   args.message_size = message.size();
+  if (options.pack_k) {
+    pack_k(call, message);
+  }
   const FourSizes out4{call.ragged_q ? 1 : args.batch, args.heads, args.q_len, args.value_dim};
   const std::array<std::int64_t, 3> lse3{out4[0], args.heads, args.q_len};
   std::size_t out_count = 0;
@@ -549,6 +576,8 @@ void add_attention(CLI::App &app, int &exit_code) {
   add("--kv-starts", options->kv_starts, "FILE|N,..", "Ragged: likewise for the keys in k and v");
   add("--page-table", options->page_table, "FILE", "Pages of each sequence, [B, n]; k and v are [pages, Hkv, size, D]");
   add("--page-size", options->page_size, "N", "Keys of a page; follows from k, which must agree");
+  command->add_flag("--pack-k", options->pack_k, "Pack k first, 16 keys side by side: another way to the same bits")
+      ->disable_flag_override();
   add("--kv-offset", options->kv_offset, "N", "Position of the first key, a multiple of 64");
   add("--state-in", options->state_in, "FILE", "Go on from this state: k and v hold the keys from --kv-offset on");
   add("--state-out", options->state_out, "FILE", "Write where the computation stops, for --state-in");
