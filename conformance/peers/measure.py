@@ -5,13 +5,14 @@ import json
 import signal
 import sys
 import time
-from statistics import median
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever started this says what has to be said
 
 import numpy
 
 import in_process
 import onnx_runtime
-from shapes import SHAPES, Problem, Shape
+from shapes import SHAPES, Problem
 
 try:
     import torch
@@ -35,10 +36,10 @@ def blas():
     return ", ".join(paths) or "unknown"
 
 
-def makers(problem, exattn, threads):
+def makers(problem, exattn, onnx, threads):
     yield from (lambda flavour=flavour: exattn.contestant(flavour, problem) for flavour in (0, 1))
-    if onnx_runtime.version():
-        yield from (lambda make=make: make(problem, threads) for make in onnx_runtime.OPERATORS)
+    if onnx:
+        yield from (lambda make=make: make(onnx, threads, problem) for make in onnx_runtime.OPERATORS)
     yield lambda: in_process.numpy_naive(problem)
     yield lambda: in_process.numpy_tiled(problem)
     if torch:
@@ -54,11 +55,11 @@ def settle():
             return
 
 
-def measure(shape, rounds, exattn, threads):
+def measure(shape, rounds, exattn, onnx, threads):
     problem = Problem(shape)
     failures, made = [], []
     try:
-        for make in makers(problem, exattn, threads):
+        for make in makers(problem, exattn, onnx, threads):
             try:
                 made.append(make())
             except RuntimeError as error:  # such as an operator that this version lacks
@@ -77,35 +78,29 @@ def measure(shape, rounds, exattn, threads):
     return dict(shape=shape.name, threads=threads, repeats=shape.repeats, failures=failures, contestants=results)
 
 
-def empty_call(threads):
-    """Milliseconds of a call of ONNX Runtime that has next to nothing to compute: the cost of calling it."""
-    contestant = onnx_runtime.attention(Problem(Shape("one number", 1, 1, 1, 1, 1, False)), threads)
-    try:
-        return median(contestant.turn(100) for _ in range(5))
-    finally:
-        contestant.close()
-
-
 def main():
     task = json.loads(sys.argv[1])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the processes of ONNX Runtime
     threads = task["threads"]
     try:
         exattn = in_process.Exattn(task["library"], threads)
     except (AttributeError, OSError, RuntimeError) as error:
         sys.exit(f"bench-peers: exattn's library can't be used: {error}")
+    try:
+        onnx = onnx_runtime.load()
+    except (OSError, RuntimeError) as error:
+        sys.exit(f"bench-peers: ONNX Runtime can't be used: {error}")
     if torch:
         torch.set_num_threads(threads)
+        torch.set_grad_enabled(False)
     if not task["shapes"]:
         print(json.dumps({
-            "exattn": exattn.version(), "ONNX Runtime": onnx_runtime.version(), "numpy": numpy.__version__,
+            "exattn": exattn.version(), "ONNX Runtime": onnx and onnx.version, "numpy": numpy.__version__,
             "BLAS": blas(), "torch": torch and torch.__version__}))
         return
-    call = empty_call(threads) if onnx_runtime.version() else None
     for shape in SHAPES:
         if shape.name in task["shapes"]:
-            result = measure(shape, task["rounds"], exattn, threads)
-            print(json.dumps(dict(result, empty_onnx_runtime_call_ms=call)), flush=True)
+            print(json.dumps(measure(shape, task["rounds"], exattn, onnx, threads)), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,27 +1,16 @@
-"""ONNX Runtime's attention operators, each a model of one node in a process of its own."""
-import json
+"""ONNX Runtime's attention operators, each a model of one node, through its C interface: that is how its own users in C
+and C++ call it, and nothing is copied on the way."""
+import ctypes
+import glob
 import os
-import shutil
-import signal
 import struct
-import subprocess
-import tempfile
 
 import numpy as np
 
+from contestant import Contestant
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-PACKAGES = os.path.join(HERE, "..", "..", "build", "peers", "node_modules")
-
-
-def version():
-    """None if it isn't installed."""
-    if not shutil.which("node"):
-        return None
-    try:
-        with open(os.path.join(PACKAGES, "onnxruntime-node", "package.json")) as file:
-            return json.load(file)["version"]
-    except OSError:
-        return None
+PACKAGE = os.path.join(HERE, "..", "..", "build", "peers", "node_modules", "onnxruntime-node")
 
 
 # ---- Models: the few messages of onnx.proto that are needed, by the numbers of their fields
@@ -41,14 +30,16 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
+KINDS = {"float32": 1, "int32": 6}  # of elements, in models and in the C interface
+
+
 def tensor_type(name, array):
     dims = b"".join(field(1, field(1, size)) for size in array.shape)
-    kind = {"float32": 1, "int32": 6}[array.dtype.name]
-    return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
+    return field(1, name) + field(2, field(1, field(1, KINDS[array.dtype.name]) + field(2, dims)))
 
 
-def model(operator, domain, node_inputs, inputs, outputs, attributes):
-    node = b"".join(field(1, name) for name in node_inputs) + b"".join(field(2, name) for name in outputs)
+def model(operator, domain, inputs, outputs, attributes):
+    node = b"".join(field(1, name) for name in inputs) + b"".join(field(2, name) for name in outputs)
     node += field(4, operator) + field(7, domain)
     for name, value in attributes.items():
         is_float = isinstance(value, float)
@@ -60,62 +51,89 @@ def model(operator, domain, node_inputs, inputs, outputs, attributes):
     return field(1, 10) + imports + field(7, graph)
 
 
+# ---- The C interface: a table of functions, whose places no later version changes
+
+
+class Api:
+    PLACES = dict(
+        GetErrorMessage=2, CreateEnv=3, CreateSessionFromArray=8, Run=9, CreateSessionOptions=10,
+        SetIntraOpNumThreads=24, CreateTensorWithDataAsOrtValue=49, CreateCpuMemoryInfo=69, ReleaseStatus=93,
+        ReleaseSession=95, ReleaseValue=96, ReleaseSessionOptions=100)
+
+    def __init__(self, path):
+        get_base = ctypes.CDLL(path).OrtGetApiBase
+        get_base.restype = ctypes.POINTER(ctypes.c_void_p)
+        base = get_base()
+        self.version = ctypes.CFUNCTYPE(ctypes.c_char_p)(base[1])().decode()
+        table = ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_void_p))(base[0])(ctypes.c_uint32(1))
+        self.functions = {
+            name: ctypes.CFUNCTYPE(ctypes.c_char_p if name == "GetErrorMessage" else ctypes.c_void_p)(table[place])
+            for name, place in self.PLACES.items()}
+        self.environment = self.make("CreateEnv", 3, b"peers")  # 3: errors alone are worth a message
+        self.memory = self.make("CreateCpuMemoryInfo", 1, 0)
+
+    def call(self, name, *args):
+        status = self.functions[name](*args)
+        if status:
+            message = self.functions["GetErrorMessage"](ctypes.c_void_p(status)).decode()
+            self.release("Status", ctypes.c_void_p(status))
+            raise RuntimeError(f"ONNX Runtime: {message}")
+
+    def make(self, name, *args):
+        made = ctypes.c_void_p()
+        self.call(name, *args, ctypes.byref(made))
+        return made
+
+    def release(self, kind, handle):
+        self.functions["Release" + kind](handle)
+
+
+def load():
+    """None if it isn't installed."""
+    machine = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(os.uname().machine)
+    files = glob.glob(os.path.join(PACKAGE, "bin", "napi-v*", os.uname().sysname.lower(), machine or "", "libonnxruntime.*"))
+    return Api(sorted(files)[-1]) if files else None
+
+
 # ---- Contestants
 
 
-class Contestant:
-    def __init__(self, operator, domain, node_inputs, inputs, outputs, attributes, threads, unpack, like={}):
-        self.name, self.unpack = "ORT " + operator, unpack
-        self.result = next(iter(outputs.values()))
-        self.process = None
-        self.folder = tempfile.TemporaryDirectory()
-        model_file = self.path("model.onnx")
-        with open(model_file, "wb") as file:
-            file.write(model(operator, domain, node_inputs, inputs, outputs, attributes))
-        for name, array in inputs.items():
-            array.tofile(self.path(name))
-        describe = lambda name, array, **more: dict(name=name, type=array.dtype.name, dims=array.shape, **more)
-        self.process = subprocess.Popen(
-            ["node", os.path.join(HERE, "onnx_runtime.js")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=dict(os.environ, NODE_PATH=PACKAGES))
+class Operator(Contestant):
+    def __init__(self, api, threads, operator, domain, inputs, outputs, attributes, unpack):
+        """Outputs are arrays that are written in place; one that is also an input is worked on in place."""
+        self.api = api
+        options = api.make("CreateSessionOptions")
         try:
-            self.ask(
-                open=model_file, threads=threads,
-                inputs=[describe(name, array, file=self.path(name)) for name, array in inputs.items()],
-                outputs=[describe(name, array, like=like.get(name)) for name, array in outputs.items()])
-            self.turn(1)  # warms up
-        except BaseException:
+            api.call("SetIntraOpNumThreads", options, ctypes.c_int(threads))
+            data = model(operator, domain, inputs, outputs, attributes)
+            self.session = api.make("CreateSessionFromArray", api.environment, data, ctypes.c_size_t(len(data)), options)
+        finally:
+            api.release("SessionOptions", options)
+        self.arrays = [*inputs.values(), *outputs.values()]  # have to live as long as what refers to them
+        self.values = [self.tensor(array) for array in self.arrays]
+        names = lambda tensors: (ctypes.c_char_p * len(tensors))(*(name.encode() for name in tensors))
+        values = lambda some: (ctypes.c_void_p * len(some))(*(value.value for value in some))
+        size = len(inputs)
+        arguments = (
+            self.session, None, names(inputs), values(self.values[:size]), ctypes.c_size_t(size), names(outputs),
+            ctypes.c_size_t(len(outputs)), values(self.values[size:]))
+        try:
+            super().__init__(
+                "ORT " + operator, lambda: api.call("Run", *arguments), unpack(next(iter(outputs.values()))))
+        except RuntimeError:
             self.close()
             raise
 
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def ask(self, **request):
-        """Outside its turns the process is stopped: its threads would spin on for a while, at the cost of others."""
-        self.process.send_signal(signal.SIGCONT)
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        self.process.send_signal(signal.SIGSTOP)
-        answer = json.loads(line or '{"error": "the process ended"}')
-        if "error" in answer:
-            raise RuntimeError(f"{self.name}: {answer['error']}")
-        return answer
-
-    def turn(self, times):
-        return self.ask(run=times)["ms"]
-
-    @property
-    def out(self):
-        self.ask(save=self.path("out"))
-        return self.unpack(np.fromfile(self.path("out"), np.float32).reshape(self.result.shape))
+    def tensor(self, array):
+        shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        return self.api.make(
+            "CreateTensorWithDataAsOrtValue", self.api.memory, ctypes.c_void_p(array.ctypes.data),
+            ctypes.c_size_t(array.nbytes), shape, ctypes.c_size_t(array.ndim), KINDS[array.dtype.name])
 
     def close(self):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-        self.folder.cleanup()
+        for value in self.values:
+            self.api.release("Value", value)
+        self.api.release("Session", self.session)
 
 
 def rows_first(array):
@@ -123,30 +141,30 @@ def rows_first(array):
     return np.ascontiguousarray(array.swapaxes(0, 1)).reshape(1, array.shape[1], -1)
 
 
-def attention(problem, threads):
-    q, k, v = (x[None] for x in (problem.q, problem.k, problem.v))
-    return Contestant(
-        "Attention", "", "qkv", dict(q=q, k=k, v=v), dict(out=q), dict(is_causal=int(problem.shape.causal)), threads,
-        lambda x: x[0])
-
-
 def heads_first(shape):
     return lambda x: x.reshape(shape.q_len, shape.heads, shape.head_dim).swapaxes(0, 1)
 
 
-def multi_head_attention(problem, threads):
+def attention(api, threads, problem):
+    q, k, v = (x[None] for x in (problem.q, problem.k, problem.v))
+    return Operator(
+        api, threads, "Attention", "", dict(q=q, k=k, v=v), dict(out=np.empty_like(q)),
+        dict(is_causal=int(problem.shape.causal)), lambda x: x[0])
+
+
+def multi_head_attention(api, threads, problem):
     shape = problem.shape
     if shape.heads != shape.kv_heads:
         return None  # has no such thing
     q = rows_first(problem.q)
     # Heads first is how a cache comes, and saves a copy; rows first may take the fused path. Each where it is faster.
     arrange = (lambda x: x[None]) if shape.q_len == 1 else rows_first
-    return Contestant(
-        "MultiHeadAttention", "com.microsoft", "qkv", dict(q=q, k=arrange(problem.k), v=arrange(problem.v)),
-        dict(out=q), dict(num_heads=shape.heads), threads, heads_first(shape))
+    return Operator(
+        api, threads, "MultiHeadAttention", "com.microsoft", dict(q=q, k=arrange(problem.k), v=arrange(problem.v)),
+        dict(out=np.empty_like(q)), dict(num_heads=shape.heads), heads_first(shape))
 
 
-def group_query_attention(problem, threads):
+def group_query_attention(api, threads, problem):
     """Keys and values come as a cache that the operator puts the rows of its queries into, in place: it holds all."""
     shape = problem.shape
     if shape.heads == shape.kv_heads:
@@ -156,10 +174,10 @@ def group_query_attention(problem, threads):
     inputs = dict(
         q=q, k=rows_first(problem.k[:, -shape.q_len :]), v=rows_first(problem.v[:, -shape.q_len :]), past_k=k, past_v=v,
         last=np.array([shape.kv_len - 1], np.int32), total=np.array([shape.kv_len], np.int32))
-    return Contestant(
-        "GroupQueryAttention", "com.microsoft", list(inputs), inputs, dict(out=q, present_k=k, present_v=v),
-        dict(num_heads=shape.heads, kv_num_heads=shape.kv_heads), threads, heads_first(shape),
-        like=dict(present_k="past_k", present_v="past_v"))
+    return Operator(
+        api, threads, "GroupQueryAttention", "com.microsoft", inputs,
+        dict(out=np.empty_like(q), present_k=k, present_v=v),
+        dict(num_heads=shape.heads, kv_num_heads=shape.kv_heads), heads_first(shape))
 
 
 OPERATORS = [attention, multi_head_attention, group_query_attention]
