@@ -15,8 +15,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <limits>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -878,6 +880,43 @@ std::string last_line(const std::string &text) {
   return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
 }
 
+// What keeps a text from being well-formed XML, of the parts that a plot has: elements, quoted attributes, text; or "".
+std::string xml_fault(const std::string &text) {
+  static const std::regex tag(R"(<(/?)([a-z]+)((?: [a-zA-Z0-9]+="[^"<&]*")*)(/?)>)");
+  std::vector<std::string> open;
+  std::size_t at = 0;
+  bool root_ended = false;
+  for (std::sregex_iterator found(text.begin(), text.end(), tag), end; found != end; ++found) {
+    const std::smatch &match = *found;
+    const std::string between = text.substr(at, static_cast<std::size_t>(match.position()) - at);
+    if (between.find_first_of("<>&") != std::string::npos) {
+      return "stray mark in: " + between;
+    }
+    at = static_cast<std::size_t>(match.position() + match.length());
+    if (root_ended || (open.empty() && between.find_first_not_of('\n') != std::string::npos)) {
+      return "outside of the root: " + match.str();
+    }
+    if (match[1].length() == 0 && match[4].length() == 0) {
+      open.push_back(match[2]);
+    } else if (match[1].length() != 0) {
+      if (open.empty() || open.back() != match[2]) {
+        return "ends what is not open: " + match.str();
+      }
+      open.pop_back();
+      root_ended = open.empty();
+    }
+  }
+  return root_ended && text.substr(at) == "\n" ? "" : "does not end with its root";
+}
+
+std::ptrdiff_t count_of(const std::string &text, const std::string &part) {
+  std::ptrdiff_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
 } // namespace
 
 TEST_CASE("bench counts what is seen, and gives every row of its table all columns") {
@@ -894,19 +933,140 @@ TEST_CASE("bench counts what is seen, and gives every row of its table all colum
     CHECK(rows[n]["bytes"] == 64 * 2 * 4 * 4);
     CHECK(rows[n]["threads"] == n / 2 + 1);
     CHECK(!rows[n].contains("read_gbytes_per_second"));
+    CHECK(rows[n]["exact"].contains("gflops"));
     CHECK(rows[n + 1]["flops"] == 3 * 4 * 4 * 8 * (2 * 5));
     CHECK(rows[n + 1]["bytes"] == 3 * 2 * 6 * 2 * 8 * 4);
     CHECK(rows[n + 1]["read_gbytes_per_second"] > 0);
+    CHECK(rows[n + 1]["exact"].contains("gbytes_per_second"));
   }
   int lines = 0;
   std::istringstream text(output.out);
   for (std::string line; std::getline(text, line);) {
     if (line.starts_with("|")) {
-      CHECK(std::count(line.begin(), line.end(), '|') == 11);
+      CHECK(std::count(line.begin(), line.end(), '|') == 12);
       ++lines;
     }
   }
   CHECK(lines == 2 + 4);
+}
+
+TEST_CASE("bench measures keys and values of 16 bits and in pages") {
+  const TemporaryFolder folder;
+  for (const std::string storage : {"bf16", "f16"}) {
+    const Output output =
+        run(folder, "bench --rounds 1 --lanes scalar --shape 2,2,1,1,70,4 --shape 1,1,1,9,33,4,causal "
+                    "--page-size 16 --json b.json --storage " +
+                        storage);
+    CAPTURE(output.err);
+    REQUIRE(output.exit_code == 0);
+    const nlohmann::json rows = nlohmann::json::parse(read_file(folder / "b.json"));
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[0]["shape"] == "2,2,1,1,70,4 " + storage + " pages of 16");
+    CHECK(rows[0]["storage"] == storage);
+    CHECK(rows[0]["page_size"] == 16);
+    CHECK(rows[0]["bytes"] == 2 * 70 * 2 * 4 * 2);
+    CHECK(rows[1]["bytes"] == 33 * 2 * 4 * 2);
+  }
+}
+
+TEST_CASE("bench writes what Google Benchmark's tools read: every round, with the medians that the table has") {
+  const TemporaryFolder folder;
+  const Output output = run(folder,
+                            "bench --rounds 3 --threads 1,2 --lanes all --shape 1,2,1,20,64,8 --json b.json "
+                            "--benchmark-json g.json",
+                            "BENCHMARK_LIST_TESTS=true BENCHMARK_OUT=no.json");
+  CAPTURE(output.err);
+  REQUIRE(output.exit_code == 0);
+  CHECK(!std::filesystem::exists(folder / "no.json"));
+  const nlohmann::json rows = nlohmann::json::parse(read_file(folder / "b.json"));
+  const nlohmann::json file = nlohmann::json::parse(read_file(folder / "g.json"));
+  CHECK(file["context"]["exattn"] == exattn_version());
+  CHECK(file["context"]["executable"] == "exattn");
+  std::size_t runs = 0;
+  for (const nlohmann::json &row : rows) {
+    for (const std::string flavour : {"exact", "fast"}) {
+      if (!row.contains(flavour)) {
+        continue;
+      }
+      const std::string name = row["shape"].get<std::string>() + "/" + row["lanes"].get<std::string>() +
+                               "/threads:" + std::to_string(row["threads"].get<int>()) + "/" + flavour + "/";
+      CAPTURE(name);
+      std::vector<double> times;
+      for (const nlohmann::json &one : file["benchmarks"]) {
+        if (one["name"].get<std::string>().starts_with(name)) {
+          CHECK(one["run_type"] == "iteration");
+          CHECK(one["time_unit"] == "ms");
+          CHECK(one["repetitions"] == 3);
+          CHECK(one["repetition_index"] == times.size());
+          CHECK(one["flops"].get<double>() ==
+                doctest::Approx(row["flops"].get<double>() / one["real_time"].get<double>() * 1e3));
+          times.push_back(one["real_time"]);
+        }
+      }
+      REQUIRE(times.size() == 3);
+      std::sort(times.begin(), times.end());
+      CHECK(row[flavour]["min_ms"].get<double>() == doctest::Approx(times[0]));
+      CHECK(row[flavour]["median_ms"].get<double>() == doctest::Approx(times[1]));
+      CHECK(row[flavour]["max_ms"].get<double>() == doctest::Approx(times[2]));
+      CHECK(row[flavour]["rounds"] == 3);
+      runs += 3;
+    }
+  }
+  CHECK(file["benchmarks"].size() == runs);
+}
+
+TEST_CASE("bench draws a plot that stands by itself, with a bar for each figure of the table") {
+  const TemporaryFolder folder;
+  const std::string shapes = "--shape 1,2,1,20,64,8 --shape 1,2,1,1,64,8,causal,5";
+  const Output output = run(folder, "bench --rounds 2 --threads 1,2 --lanes all --json b.json --svg b.svg " + shapes);
+  CAPTURE(output.err);
+  REQUIRE(output.exit_code == 0);
+  const std::string plot = read_file(folder / "b.svg");
+  CHECK(xml_fault(plot) == "");
+  CHECK(plot.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  CHECK(contains(plot, "prefers-color-scheme: dark"));
+  CHECK(count_of(plot, "http") == 1); // nothing is fetched
+  CHECK(count_of(plot, ">1,2,1,20,64,8</text>") == 2);
+  CHECK(count_of(plot, ">1,2,1,1,64,8,causal,5 (% of read bandwidth)</text>") == 2);
+  CHECK(count_of(plot, ">1 thread</text>") == 1);
+  CHECK(count_of(plot, ">2 threads</text>") == 1);
+  const nlohmann::json rows = nlohmann::json::parse(read_file(folder / "b.json"));
+  const auto fast = std::count_if(rows.begin(), rows.end(), [](const auto &row) { return row.contains("fast"); });
+  CHECK(count_of(plot, "class=\"exact\"/>") == 1 + static_cast<std::ptrdiff_t>(rows.size())); // and the legend
+  CHECK(count_of(plot, "class=\"fast\"/>") == 1 + fast);
+  // No peak is known of scalar lanes.
+  REQUIRE(run(folder, "bench --rounds 1 --lanes scalar --svg s.svg --json s.json --shape 1,1,1,9,9,4").exit_code == 0);
+  CHECK(xml_fault(read_file(folder / "s.svg")) == "");
+  CHECK(count_of(read_file(folder / "s.svg"), ">no peak is known</text>") == 1);
+  CHECK(nlohmann::json::parse(read_file(folder / "s.json"))[0]["exact"]["percent_of_peak"].is_null());
+}
+
+TEST_CASE("the check of XML finds what is wrong") {
+  CHECK(xml_fault("<a><b c=\"d\"/>e</a>\n") == "");
+  for (const char *text : {"", "<a>", "<a></b>\n", "<a><b></a></b>\n", "<a b=c></a>\n", "<a>&</a>\n",
+                           "<a></a><a></a>\n", "<a>1 < 2</a>\n", "x<a></a>\n", "<a></a>x"}) {
+    CAPTURE(text);
+    CHECK(xml_fault(text) != "");
+  }
+}
+
+TEST_CASE("bench refuses what it can't measure, and writes nothing") {
+  const TemporaryFolder folder;
+  check_refused(folder, "bench --shape 1,1,1,1,1", "--shape 1,1,1,1,1: must be B,H,Hkv,Tq,Tk,D");
+  check_refused(folder, "bench --shape 1,1,1,1,1,1,causal,5,7", "must be B,H,Hkv,Tq,Tk,D");
+  check_refused(folder, "bench --shape 1,1,1,0,1,1", "--shape: '0' is not an integer of at least 1");
+  check_refused(folder, "bench --shape 1,3,2,1,1,1", "multiple");
+  check_refused(folder, "bench --shape 1,1,1,1,9000000000000000000,9", "more than 2^40 elements");
+  check_refused(folder, "bench --shape 1,1,1,1,1,9 --page-size 9000000000000000000", "more than 2^40 elements");
+  check_refused(folder, "bench --storage f64", "f64 not in {f32,bf16,f16}");
+  check_refused(folder, "bench --page-size 0", "--page-size");
+  check_refused(folder, "bench --rounds 0", "--rounds");
+  check_refused(folder, "bench --svg no/b.svg", "no/b.svg");
+  check_refused(folder, "bench --json b --svg b", "b");
+  check_refused(folder, "bench --threads 2 memory", "bench memory: --threads is for bench without memory");
+  for (const char *name : {"b", "no"}) {
+    CHECK(!std::filesystem::exists(folder / name));
+  }
 }
 
 TEST_CASE("bench memory shows that stored scores grow with the square of the keys, and a call's memory does not") {

@@ -183,7 +183,13 @@ void add_bench_memory(CLI::App &bench, int &exit_code) {
   CLI::App *command = bench.add_subcommand("memory", "Measure the memory of a call, against storing the scores");
   command->add_option("--keys", options->keys, "Numbers of keys")->type_name("N,...")->capture_default_str();
   command->add_option("--threads", options->threads, "Threads of exattn")->type_name("N")->capture_default_str();
-  command->callback([options, &exit_code] {
+  command->callback([options, &bench, &exit_code] {
+    for (const CLI::Option *option : bench.get_options()) {
+      if (option->count() > 0) {
+        throw InputError("bench memory: " + option->get_name() +
+                         " is for bench without memory; there are --keys, --threads");
+      }
+    }
     bench_memory(*options);
     exit_code = kExitSame;
   });

@@ -1,187 +1,26 @@
+#include "bench.hpp"
 #include "output_file.hpp"
-#include "peak.hpp"
 #include "program.hpp"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <numeric>
-#include <optional>
 
 namespace exattn::program {
 namespace {
 
-struct Shape {
-  std::string name;
-  std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
-  bool causal;             // the last row is at the last key
-  std::int64_t window = 0; // 0: none
-
-  std::int64_t q_offset() const { return causal || window > 0 ? std::max<std::int64_t>(0, kv_len - q_len) : 0; }
-
-  // The keys that row i sees.
-  std::int64_t begin(std::int64_t i) const {
-    return window > 0 ? std::max<std::int64_t>(0, q_offset() + i - window + 1) : 0;
-  }
-  std::int64_t end(std::int64_t i) const { return causal ? std::min(q_offset() + i + 1, kv_len) : kv_len; }
-
-  // So few rows that reading keys and values is what takes time.
-  bool streams() const { return q_len <= 8; }
-};
-
-std::vector<Shape> usual_shapes() {
-  return {
-      {"BERT-base 128", 1, 12, 12, 128, 128, 64, false},
-      {"BERT-base 512", 1, 12, 12, 512, 512, 64, false},
-      {"MiniLM 128", 1, 12, 12, 128, 128, 32, false},
-      {"Whisper encoder 1500", 1, 12, 12, 1500, 1500, 64, false},
-      {"Whisper cross 1 x 1500", 1, 12, 12, 1, 1500, 64, false},
-      {"Whisper cross 448 x 1500", 1, 12, 12, 448, 1500, 64, false},
-      {"one head 4096", 1, 1, 1, 4096, 4096, 64, false},
-      {"Llama prefill 2048", 1, 32, 8, 2048, 2048, 128, true},
-      {"Llama decode 1 x 8192", 1, 32, 8, 1, 8192, 128, false},
-  };
-}
-
 struct BenchOptions {
   std::vector<std::string> shapes;
+  std::string storage = kStorages[EXATTN_F32];
+  std::int64_t page_size = 0;
   std::string lanes = "auto";
   std::string threads = "1";
   int rounds = 0;
-  std::string json;
+  std::string json, benchmark_json, svg;
 };
-
-struct Times {
-  std::vector<double> milliseconds;
-  double at(double part) const {
-    return milliseconds[static_cast<std::size_t>(part * static_cast<double>(milliseconds.size() - 1))];
-  }
-  double median() const { return at(0.5); }
-};
-
-Shape parse_shape(const std::string &text) {
-  const std::vector<std::string> fields = split_list(text);
-  const auto refuse = [&] {
-    throw InputError("--shape " + text + ": must be B,H,Hkv,Tq,Tk,D, then causal or a window of so many keys or both");
-  };
-  if (fields.size() < 6 || fields.size() > 8) {
-    refuse();
-  }
-  std::array<std::int64_t, 6> n{};
-  for (std::size_t i = 0; i < n.size(); ++i) {
-    n[i] = parse_integer(fields[i], "--shape", 1);
-  }
-  Shape shape{text, n[0], n[1], n[2], n[3], n[4], n[5], false};
-  for (std::size_t i = n.size(); i < fields.size(); ++i) {
-    if (fields[i] == "causal" && !shape.causal && shape.window == 0) {
-      shape.causal = true;
-    } else if (fields[i] != "causal" && shape.window == 0) {
-      shape.window = parse_integer(fields[i], "--shape", 1);
-    } else {
-      refuse();
-    }
-  }
-  return shape;
-}
-
-// Of visible keys alone.
-double flops(const Shape &shape) {
-  double pairs = 0;
-  for (std::int64_t i = 0; i < shape.q_len; ++i) {
-    pairs += static_cast<double>(std::max<std::int64_t>(0, shape.end(i) - shape.begin(i)));
-  }
-  return 4.0 * static_cast<double>(shape.batch * shape.heads * shape.head_dim) * pairs;
-}
-
-// Of the keys that any row sees, and their values.
-std::int64_t bytes_read(const Shape &shape) {
-  const std::int64_t keys = std::max<std::int64_t>(0, shape.end(shape.q_len - 1) - shape.begin(0));
-  return shape.batch * shape.kv_heads * keys * 2 * shape.head_dim * static_cast<std::int64_t>(sizeof(float));
-}
-
-class Problem {
-public:
-  explicit Problem(const Shape &shape)
-      : q(numbers(shape.batch * shape.heads * shape.q_len * shape.head_dim, 1)),
-        k(numbers(shape.batch * shape.kv_heads * shape.kv_len * shape.head_dim, 2)),
-        v(numbers(shape.batch * shape.kv_heads * shape.kv_len * shape.head_dim, 3)), out(q.size()) {
-    const auto strides = [&](std::int64_t heads, std::int64_t rows, std::int64_t(&stride)[4]) {
-      stride[3] = 1;
-      stride[2] = shape.head_dim;
-      stride[1] = rows * stride[2];
-      stride[0] = heads * stride[1];
-    };
-    args.struct_size = sizeof args;
-    args.batch = shape.batch;
-    args.heads = shape.heads;
-    args.kv_heads = shape.kv_heads;
-    args.q_len = shape.q_len;
-    args.kv_len = shape.kv_len;
-    args.head_dim = args.value_dim = shape.head_dim;
-    args.causal = shape.causal ? 1 : 0;
-    args.window = shape.window;
-    args.q_offset = shape.q_offset();
-    args.q = {q.data(), EXATTN_F32, 4, {}};
-    args.k = {k.data(), EXATTN_F32, 4, {}};
-    args.v = {v.data(), EXATTN_F32, 4, {}};
-    args.out = {out.data(), 0, 4, {}};
-    strides(shape.heads, shape.q_len, args.q.stride);
-    strides(shape.kv_heads, shape.kv_len, args.k.stride);
-    strides(shape.kv_heads, shape.kv_len, args.v.stride);
-    strides(shape.heads, shape.q_len, args.out.stride);
-  }
-
-  double run(std::int32_t flavour, std::int32_t lanes, exattn_pool *pool) {
-    std::array<char, 512> message{};
-    args.flavour = flavour;
-    args.lanes = lanes;
-    args.pool = pool;
-    args.message = message.data();
-    args.message_size = message.size();
-    const auto before = std::chrono::steady_clock::now();
-    const exattn_status status = exattn_attention(&args);
-    const double elapsed = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
-    require_ok(status, message.data());
-    return elapsed;
-  }
-
-private:
-  // Roughly normal, standard deviation 1.15: sums of four uniform numbers.
-  static std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    std::uint64_t state = seed * 0x9E3779B97F4A7C15U;
-    for (float &value : values) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      const std::uint64_t word = state ^ (state >> 31);
-      const std::int64_t sum =
-          static_cast<std::int64_t>((word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48)) -
-          131070;
-      value = static_cast<float>(sum) / 32768.0F;
-    }
-    return values;
-  }
-
-  std::vector<float> q, k, v, out;
-  exattn_attention_args args{};
-};
-
-std::string cell(const Times &times) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.3f (%.3f to %.3f)", times.median(), times.at(0), times.at(1));
-  return text;
-}
-
-nlohmann::ordered_json to_json(const Times &times) {
-  return {{"median_ms", times.median()},
-          {"min_ms", times.at(0)},
-          {"max_ms", times.at(1)},
-          {"rounds", times.milliseconds.size()}};
-}
 
 bool usable(std::int32_t lanes, std::int32_t flavour) {
   std::int32_t resolved = 0;
@@ -207,97 +46,135 @@ std::vector<std::int32_t> lane_kinds(const std::string &names) {
   return kinds;
 }
 
-void bench(const BenchOptions &options) {
+std::vector<Shape> shapes_of(const BenchOptions &options) {
   std::vector<Shape> shapes(options.shapes.size());
   std::transform(options.shapes.begin(), options.shapes.end(), shapes.begin(), parse_shape);
   if (shapes.empty()) {
     shapes = usual_shapes();
   }
-  const std::vector<std::int32_t> kinds = lane_kinds(options.lanes);
-  std::optional<OutputFile> file;
-  if (!options.json.empty()) {
-    file.emplace(options.json);
+  for (Shape &shape : shapes) {
+    set_storage(shape, options.storage);
+    set_page_size(shape, options.page_size);
   }
-  nlohmann::ordered_json results = nlohmann::ordered_json::array();
-  std::printf(
-      "Milliseconds are medians (least to greatest); exact and fast take turns. %% is of the fused multiply-add peak\n"
-      "at that width, or, where there are at most 8 query rows, of what reading as many bytes of keys and values\n"
-      "takes; both as measured in the same run.\n\n"
-      "| shape | lanes | threads | exact, ms | rate | %% | fast, ms | rate | %% | exact/fast |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
-  for (const std::string &thread_text : split_list(options.threads)) {
-    const Pool pool(parse_threads(thread_text));
+  return shapes;
+}
+
+// The best of what is measured before the calls and after them.
+void measure_limits(Measurement &measurement) {
+  constexpr double kSeconds = 0.1;
+  const Peak peak = measure_peak(measurement.lanes, measurement.threads, kSeconds);
+  measurement.peak.fused = std::max(measurement.peak.fused, peak.fused);
+  measurement.peak.unfused = std::max(measurement.peak.unfused, peak.unfused);
+  if (measurement.shape.streams()) {
+    measurement.bandwidth =
+        std::max(measurement.bandwidth, measure_bandwidth(measurement.shape.bytes(), measurement.threads, kSeconds));
+  }
+}
+
+double milliseconds_of(const std::function<void()> &run) {
+  const auto before = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
+}
+
+Measurement measure(Turns &turns, BenchProblem &problem, const Shape &shape, std::int32_t lanes, const Pool &pool,
+                    int wanted_rounds) {
+  Measurement measurement;
+  measurement.shape = shape;
+  measurement.lanes = lanes;
+  measurement.threads = pool.threads();
+  const auto call = [&](std::int32_t flavour) {
+    return Turns::Call{shape.name + "/" + exattn_lanes_name(lanes) + "/threads:" + std::to_string(pool.threads()) +
+                           "/" + exattn_flavour_name(flavour),
+                       [&problem, &pool, lanes, flavour] { problem.run(flavour, lanes, pool.get()); }};
+  };
+  std::vector<Turns::Call> calls = {call(EXATTN_EXACT)};
+  // Scalar lanes emulate the fused multiply-add: nothing to compare.
+  if (usable(lanes, EXATTN_FAST) && lanes != EXATTN_LANES_SCALAR) {
+    calls.push_back(call(EXATTN_FAST));
+  }
+  for (const Turns::Call &one : calls) {
+    one.run(); // finds errors, and warms up
+  }
+  measure_limits(measurement);
+  const double once = std::max(milliseconds_of(calls.front().run), 1e-3);
+  const int times = once < 1 ? static_cast<int>(1 / once) : 1;
+  const int rounds =
+      wanted_rounds > 0 ? wanted_rounds : static_cast<int>(std::clamp(1500 / (times * once), 5.0, 301.0));
+  const std::vector<std::vector<double>> milliseconds = turns.measure(calls, shape, rounds, times);
+  measure_limits(measurement);
+  measurement.exact = summarize(milliseconds[0]);
+  if (calls.size() > 1) {
+    std::vector<double> ratios(milliseconds[0].size());
+    std::transform(milliseconds[0].begin(), milliseconds[0].end(), milliseconds[1].begin(), ratios.begin(),
+                   std::divides<>());
+    measurement.fast = summarize(milliseconds[1]);
+    measurement.ratio = summarize(ratios);
+  }
+  return measurement;
+}
+
+// A line for each lane kind and number of threads: the best of what its rows saw.
+void print_peaks(std::span<const Measurement> measurements) {
+  std::vector<Measurement> best;
+  for (const Measurement &one : measurements) {
+    const auto known = std::find_if(best.begin(), best.end(), [&](const Measurement &other) {
+      return one.lanes == other.lanes && one.threads == other.threads;
+    });
+    if (known == best.end()) {
+      best.push_back(one);
+    } else {
+      known->peak.fused = std::max(known->peak.fused, one.peak.fused);
+      known->peak.unfused = std::max(known->peak.unfused, one.peak.unfused);
+    }
+  }
+  for (const Measurement &one : best) {
+    std::printf("\n%s, threads: %d: fused peak %.1f GFLOP/s, unfused peak %.1f GFLOP/s", exattn_lanes_name(one.lanes),
+                one.threads, one.peak.fused, one.peak.unfused);
+  }
+  std::printf("\n");
+}
+
+void bench(const BenchOptions &options) {
+  const std::vector<Shape> shapes = shapes_of(options);
+  const std::vector<std::int32_t> kinds = lane_kinds(options.lanes);
+  std::vector<std::int32_t> thread_counts;
+  for (const std::string &text : split_list(options.threads)) {
+    thread_counts.push_back(parse_threads(text));
+  }
+  const auto open = [](const std::string &path) {
+    return path.empty() ? std::unique_ptr<OutputFile>() : std::make_unique<OutputFile>(path);
+  };
+  const std::unique_ptr<OutputFile> json = open(options.json), benchmark_json = open(options.benchmark_json),
+                                    svg = open(options.svg);
+  Turns turns;
+  std::vector<Measurement> measurements;
+  std::printf("%s", bench_table_head().c_str());
+  for (const std::int32_t threads : thread_counts) {
+    const Pool pool(threads);
     for (const Shape &shape : shapes) {
-      Problem problem(shape);
+      BenchProblem problem(shape);
       for (const std::int32_t lanes : kinds) {
-        // Scalar lanes emulate the fused multiply-add: nothing to compare.
-        const bool has_fast = usable(lanes, EXATTN_FAST) && lanes != EXATTN_LANES_SCALAR;
-        Peak peak = measure_peak(lanes, 0.1);
-        double bandwidth = shape.streams() ? measure_bandwidth(bytes_read(shape), pool.threads(), 0.1) : 0;
-        Times exact, fast, ratio;
-        const double once = problem.run(EXATTN_EXACT, lanes, pool.get());
-        const int rounds =
-            options.rounds > 0 ? options.rounds : static_cast<int>(std::clamp(1500.0 / once, 5.0, 301.0));
-        for (int round = 0; round < rounds; ++round) {
-          exact.milliseconds.push_back(problem.run(EXATTN_EXACT, lanes, pool.get()));
-          if (has_fast) {
-            fast.milliseconds.push_back(problem.run(EXATTN_FAST, lanes, pool.get()));
-            ratio.milliseconds.push_back(exact.milliseconds.back() / fast.milliseconds.back());
-          }
-        }
-        const Peak again = measure_peak(lanes, 0.1);
-        peak.fused = std::max(peak.fused, again.fused);
-        peak.unfused = std::max(peak.unfused, again.unfused);
-        for (Times *times : {&exact, &fast, &ratio}) {
-          std::sort(times->milliseconds.begin(), times->milliseconds.end());
-        }
-        if (shape.streams()) {
-          bandwidth = std::max(bandwidth, measure_bandwidth(bytes_read(shape), pool.threads(), 0.1));
-        }
-        const double work = (shape.streams() ? static_cast<double>(bytes_read(shape)) : flops(shape)) * 1e-6;
-        const double most = shape.streams() ? bandwidth : (peak.fused > 0 ? peak.fused : peak.unfused) * pool.threads();
-        const auto columns = [&](const Times &times) {
-          const double rate = work / times.median();
-          char text[96];
-          std::snprintf(text, sizeof text, "%s | %.1f %s | %.1f", cell(times).c_str(), rate,
-                        shape.streams() ? "GB/s" : "GFLOP/s", most > 0 ? 100.0 * rate / most : std::nan(""));
-          return std::string(text);
-        };
-        nlohmann::ordered_json row = {{"shape", shape.name},
-                                      {"flops", flops(shape)},
-                                      {"bytes", bytes_read(shape)},
-                                      {"lanes", exattn_lanes_name(lanes)},
-                                      {"threads", pool.threads()},
-                                      {"fused_peak_gflops", peak.fused},
-                                      {"unfused_peak_gflops", peak.unfused},
-                                      {"exact", to_json(exact)}};
-        if (shape.streams()) {
-          row["read_gbytes_per_second"] = bandwidth;
-        }
-        if (has_fast) {
-          row["fast"] = to_json(fast);
-          row["exact_over_fast"] = ratio.median();
-          std::printf("| %s | %s | %d | %s | %s | %.3f |\n", shape.name.c_str(), exattn_lanes_name(lanes),
-                      pool.threads(), columns(exact).c_str(), columns(fast).c_str(), ratio.median());
-        } else {
-          std::printf("| %s | %s | %d | %s | | | | |\n", shape.name.c_str(), exattn_lanes_name(lanes), pool.threads(),
-                      columns(exact).c_str());
-        }
+        measurements.push_back(measure(turns, problem, shape, lanes, pool, options.rounds));
+        std::printf("%s", bench_table_row(measurements.back()).c_str());
         std::fflush(stdout);
-        results.push_back(row);
       }
     }
   }
-  for (const std::int32_t lanes : kinds) {
-    const Peak peak = measure_peak(lanes, 0.2);
-    std::printf("\n%s: fused peak %.1f GFLOP/s, unfused peak %.1f GFLOP/s, one thread", exattn_lanes_name(lanes),
-                peak.fused, peak.unfused);
-  }
-  std::printf("\n");
-  if (file) {
-    file->write(results.dump(2) + "\n");
-    file->commit();
-  }
+  print_peaks(measurements);
+  const auto write = [](const std::unique_ptr<OutputFile> &file, const auto &text) {
+    if (file) {
+      file->write(text());
+      file->commit();
+    }
+  };
+  write(json, [&] {
+    nlohmann::ordered_json rows;
+    std::transform(measurements.begin(), measurements.end(), std::back_inserter(rows), bench_json);
+    return rows.dump(2) + "\n";
+  });
+  write(benchmark_json, [&] { return turns.json(); });
+  write(svg, [&] { return bench_plot(measurements); });
 }
 
 } // namespace
@@ -308,13 +185,23 @@ void add_bench(CLI::App &app, int &exit_code) {
   command->add_option("--shape", options->shapes, "B,H,Hkv,Tq,Tk,D[,causal][,WINDOW]; may be repeated")
       ->type_name("SHAPE")
       ->allow_extra_args(false);
+  command->add_option("--storage", options->storage, "How keys and values are stored")
+      ->type_name("f32|bf16|f16")
+      ->check(CLI::IsMember(std::vector<std::string>(kStorages.begin(), kStorages.end())).description(""))
+      ->capture_default_str();
+  command->add_option("--page-size", options->page_size, "Keys and values in pages of so many keys, in no order")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber.description(""));
   command->add_option("--lanes", options->lanes, "Lane kinds, or all")->type_name("NAMES")->capture_default_str();
   command->add_option("--threads", options->threads, "Numbers of threads")->type_name("N,...")->capture_default_str();
   command->add_option("--rounds", options->rounds, "Rounds (default: as many as fit 3 seconds)")
       ->check(CLI::PositiveNumber);
   command->add_option("--json", options->json, "Write the figures to this file");
+  command->add_option("--benchmark-json", options->benchmark_json,
+                      "Write every round to this file, as Google Benchmark's tools (compare.py) read it");
+  command->add_option("--svg", options->svg, "Draw the plot into this file");
   command->footer("Prints a Markdown table. Timings never decide anything: conformance does.\n\n"
-                  "Example:\n  exattn bench --shape 1,12,12,512,512,64 --lanes all --threads 1,2");
+                  "Example:\n  exattn bench --shape 1,12,12,512,512,64 --lanes all --threads 1,2 --svg bench.svg");
   add_bench_memory(*command, exit_code);
   command->callback([options, command, &exit_code] {
     if (command->get_subcommands().empty()) {

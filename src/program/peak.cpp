@@ -3,9 +3,10 @@
 #include "exattn/exattn.h"
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <chrono>
+#include <cstddef>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace {
 #define EXATTN_TWELVE(even, odd)                                                                                       \
   even("0") odd("1") even("2") odd("3") even("4") odd("5") even("6") odd("7") even("8") odd("9") even("10") odd("11")
 
-constexpr long kSteps = 20000;
+constexpr long kSteps = 50000; // long against the time that threads need to meet
 constexpr double kSums = 12;
 
 #if defined(__x86_64__)
@@ -79,66 +80,81 @@ void unfused_128() {
 }
 #endif
 
-// The best of many short runs: a peak is what the machine reaches when nothing disturbs it.
-[[maybe_unused]] double best_rate(void (*loop)(), double lanes, double seconds) {
+// The shortest time, in seconds, that all threads together take for their work, tried for about `seconds`: a peak is
+// what the machine reaches when nothing disturbs it. Each thread makes its own work.
+template <class MakeWork>
+double shortest(std::int32_t threads, double seconds, MakeWork make_work) {
   using Clock = std::chrono::steady_clock;
-  double best = 0;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  do {
-    const auto before = Clock::now();
-    loop();
-    const double elapsed = std::chrono::duration<double>(Clock::now() - before).count();
-    best = std::max(best, 2 * lanes * kSums * static_cast<double>(kSteps) / elapsed * 1e-9);
-  } while (Clock::now() < end);
+  std::barrier together(threads);
+  double best = std::numeric_limits<double>::infinity();
+  bool done = false;
+  const auto take_part = [&](bool first) {
+    auto work = make_work();
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    while (true) {
+      together.arrive_and_wait();
+      if (done) {
+        return;
+      }
+      const auto before = Clock::now();
+      work();
+      together.arrive_and_wait();
+      if (first) { // the others read `done` after the next barrier
+        best = std::min(best, std::chrono::duration<double>(Clock::now() - before).count());
+        done = Clock::now() >= end;
+      }
+    }
+  };
+  std::vector<std::jthread> others;
+  for (std::int32_t n = 1; n < threads; ++n) {
+    others.emplace_back(take_part, false);
+  }
+  take_part(true);
   return best;
+}
+
+[[maybe_unused]] double best_rate(void (*loop)(), double lanes, std::int32_t threads, double seconds) {
+  return 2 * lanes * kSums * static_cast<double>(kSteps) * threads * 1e-9 /
+         shortest(threads, seconds, [loop] { return loop; });
 }
 
 } // namespace
 
-Peak measure_peak(std::int32_t lanes, double seconds) {
+Peak measure_peak(std::int32_t lanes, std::int32_t threads, double seconds) {
   Peak peak;
   switch (lanes) {
 #if defined(__x86_64__)
   case EXATTN_LANES_AVX512:
-    return {best_rate(fused_512, 16, seconds / 2), best_rate(unfused_512, 16, seconds / 2)};
+    return {best_rate(fused_512, 16, threads, seconds / 2), best_rate(unfused_512, 16, threads, seconds / 2)};
   case EXATTN_LANES_AVX2:
-    peak.unfused = best_rate(unfused_256, 8, seconds / 2);
+    peak.unfused = best_rate(unfused_256, 8, threads, seconds / 2);
     if (exattn_lanes_resolve(lanes, EXATTN_FAST, &lanes, nullptr) == EXATTN_OK) {
-      peak.fused = best_rate(fused_256, 8, seconds / 2);
+      peak.fused = best_rate(fused_256, 8, threads, seconds / 2);
     }
     return peak;
   case EXATTN_LANES_SSE2:
-    peak.unfused = best_rate(unfused_128, 4, seconds);
+    peak.unfused = best_rate(unfused_128, 4, threads, seconds);
     return peak;
 #elif defined(__aarch64__)
   case EXATTN_LANES_NEON64:
-    return {best_rate(fused_128, 4, seconds / 2), best_rate(unfused_128, 4, seconds / 2)};
+    return {best_rate(fused_128, 4, threads, seconds / 2), best_rate(unfused_128, 4, threads, seconds / 2)};
 #endif
   default:
+    static_cast<void>(threads);
     static_cast<void>(seconds);
     return peak;
   }
 }
 
 double measure_bandwidth(std::int64_t bytes, std::int32_t threads, double seconds) {
-  using Clock = std::chrono::steady_clock;
   constexpr std::size_t kLine = 8; // words of a cache line: one of them brings all of it
-  const std::size_t lines =
-      std::max<std::size_t>(kLine, static_cast<std::size_t>(bytes) / (8 * kLine) / static_cast<std::size_t>(threads));
-  std::barrier together(threads);
-  std::atomic<double> best = 0;
-  std::atomic<bool> done = false;
-  const auto read = [&](bool first) {
-    const std::vector<std::uint64_t> words(lines * kLine, 1);
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    std::uint64_t sums[kLine] = {};
-    while (true) {
-      together.arrive_and_wait();
-      if (done) {
-        break;
-      }
-      const auto before = Clock::now();
-      for (std::size_t n = 0; n + kLine <= lines; n += kLine) {
+  const std::size_t lines = std::max<std::size_t>(1, static_cast<std::size_t>(bytes) / (8 * kLine * kLine) /
+                                                         static_cast<std::size_t>(threads)) *
+                            kLine;
+  const double time = shortest(threads, seconds, [lines] {
+    return [lines, words = std::vector<std::uint64_t>(lines * kLine, 1)] {
+      std::uint64_t sums[kLine] = {};
+      for (std::size_t n = 0; n < lines; n += kLine) {
         for (std::size_t i = 0; i < kLine; ++i) {
           sums[i] += words[(n + i) * kLine];
         }
@@ -146,20 +162,9 @@ double measure_bandwidth(std::int64_t bytes, std::int32_t threads, double second
       for (std::uint64_t &sum : sums) {
         __asm__ volatile("" : "+r"(sum)); // its value is wanted, as far as the compiler knows
       }
-      together.arrive_and_wait();
-      if (first) {
-        const double elapsed = std::chrono::duration<double>(Clock::now() - before).count();
-        best = std::max<double>(best, static_cast<double>(lines * kLine * 8) * threads / elapsed * 1e-9);
-        done = Clock::now() >= end;
-      }
-    }
-  };
-  std::vector<std::jthread> others;
-  for (std::int32_t n = 1; n < threads; ++n) {
-    others.emplace_back(read, false);
-  }
-  read(true);
-  return best;
+    };
+  });
+  return static_cast<double>(lines * kLine * 8) * threads * 1e-9 / time;
 }
 
 } // namespace exattn::program

@@ -6,13 +6,13 @@
 namespace exattn::program {
 
 struct Peak {
-  double fused = 0;   // GFLOP/s of independent fused multiply-adds in registers, one thread
+  double fused = 0;   // GFLOP/s of independent fused multiply-adds in registers, of all threads together
   double unfused = 0; // the same with a multiplication and an addition
 };
 
-// Measures the peak at the width of a lane kind, for about `seconds`. Zeros where there is no such measurement
-// (scalar lanes; another architecture); fused is zero where the lane kind has no fused multiply-add.
-Peak measure_peak(std::int32_t lanes, double seconds);
+// Measures the peak of so many threads at the width of a lane kind, for about `seconds`. Zeros where there is no such
+// measurement (scalar lanes; another architecture); fused is zero where the lane kind has no fused multiply-add.
+Peak measure_peak(std::int32_t lanes, std::int32_t threads, double seconds);
 
 // GB/s of reading so many bytes again and again, each thread a part of its own, for about `seconds`: from a cache,
 // where they fit into one.
