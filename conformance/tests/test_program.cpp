@@ -1055,9 +1055,10 @@ TEST_CASE("bench refuses what it can't measure, and writes nothing") {
   check_refused(folder, "bench --shape 1,1,1,1,1", "--shape 1,1,1,1,1: must be B,H,Hkv,Tq,Tk,D");
   check_refused(folder, "bench --shape 1,1,1,1,1,1,causal,5,7", "must be B,H,Hkv,Tq,Tk,D");
   check_refused(folder, "bench --shape 1,1,1,0,1,1", "--shape: '0' is not an integer of at least 1");
-  check_refused(folder, "bench --shape 1,3,2,1,1,1", "multiple");
+  check_refused(folder, "bench --shape 1,3,2,1,1,1", "heads must be a multiple of kv_heads");
   check_refused(folder, "bench --shape 1,1,1,1,9000000000000000000,9", "more than 2^40 elements");
   check_refused(folder, "bench --shape 1,1,1,1,1,9 --page-size 9000000000000000000", "more than 2^40 elements");
+  check_refused(folder, "bench --shape 2,1,1,1,2000000000,1 --page-size 1", "more than 2^31 - 1 pages");
   check_refused(folder, "bench --storage f64", "f64 not in {f32,bf16,f16}");
   check_refused(folder, "bench --page-size 0", "--page-size");
   check_refused(folder, "bench --rounds 0", "--rounds");

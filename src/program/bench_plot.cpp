@@ -17,9 +17,10 @@ constexpr const char *kStyle = R"(<style>
 </style>
 )";
 
-constexpr double kPanel = 440, kNames = 56, kFull = 250; // widths: a panel, the lane kinds, 100 %
-constexpr double kMost = 125;                            // bars of more % are cut off
-constexpr double kBar = 11, kTop = 60;                   // heights: a bar, what is above the first group
+constexpr double kPanel = 440, kNames = 56, kFull = 250,
+                 kNumber = 34;         // widths: a panel, the lane kinds, 100 %, a number
+constexpr double kMost = 125;          // bars of more % are cut off
+constexpr double kBar = 11, kTop = 60; // heights: a bar, what is above the first group
 
 class Drawing {
 public:
@@ -44,11 +45,13 @@ public:
       return;
     }
     const double length = kFull / 100 * std::min(percent, kMost);
+    const double mark_at = kFull / 100 * mark;
     rectangle(x, y, length, kBar - 1, kind);
     if (mark > 0) {
-      rectangle(x + kFull / 100 * mark - 1, y - 1, 2, kBar + 1, "mark");
+      rectangle(x + mark_at - 1, y - 1, 2, kBar + 1, "mark");
     }
-    text(x + std::max(length, kFull / 100 * mark) + 4, y + 9, "value", number(percent));
+    const bool in_the_way = mark_at > length && mark_at < length + kNumber;
+    text(x + (in_the_way ? mark_at : length) + 4, y + 9, "value", number(percent));
   }
 
   std::string svg(double width, double height) const {
@@ -114,6 +117,7 @@ std::string bench_plot(std::span<const Measurement> measurements) {
     measurements = measurements.subspan(panel.size());
     const std::int32_t threads = panel.front().threads;
     drawing.text(x, kTop - 12, "title", std::to_string(threads) + (threads == 1 ? " thread" : " threads"));
+    drawing.text(x + kNames + kFull - 14, kTop - 12, "value", "100 %");
     double y = kTop;
     for (auto rest = panel; !rest.empty();) {
       const auto group = front_run(rest, [](const Measurement &one) { return one.shape.name; });

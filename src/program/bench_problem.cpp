@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -61,11 +62,15 @@ void set_strides(std::int64_t (&stride)[4], std::int64_t heads, std::int64_t row
 }
 
 void require_addressable(const Shape &shape) {
-  const double keys = static_cast<double>(shape.kv_len) + static_cast<double>(shape.page_size); // of a page at most
-  const double rows = 2 * (static_cast<double>(shape.heads) * static_cast<double>(shape.q_len) +
-                           static_cast<double>(shape.kv_heads) * keys);
-  if (static_cast<double>(shape.batch) * rows * static_cast<double>(shape.head_dim) > 0x1p40) {
+  const auto batch = static_cast<double>(shape.batch), keys = static_cast<double>(shape.kv_len),
+             page = static_cast<double>(shape.page_size);
+  const double rows = static_cast<double>(shape.heads) * static_cast<double>(shape.q_len) +
+                      static_cast<double>(shape.kv_heads) * (keys + page); // less than a page is left over
+  if (2 * batch * rows * static_cast<double>(shape.head_dim) > 0x1p40) {
     throw InputError(shape.name + ": its tensors would have more than 2^40 elements");
+  }
+  if (shape.page_size > 0 && batch * std::ceil(keys / page) > std::numeric_limits<std::int32_t>::max()) {
+    throw InputError(shape.name + ": there would be more than 2^31 - 1 pages");
   }
 }
 
@@ -106,6 +111,9 @@ Shape parse_shape(const std::string &text) {
     } else {
       refuse();
     }
+  }
+  if (shape.heads % shape.kv_heads != 0) {
+    throw InputError("--shape " + text + ": heads must be a multiple of kv_heads");
   }
   require_addressable(shape);
   return shape;
