@@ -93,31 +93,44 @@ def numpy_naive(problem):
 
 
 def numpy_tiled(problem, tile=128):
-    """The online softmax, tiles of 128 rows by 128 keys, all heads at once."""
+    """The online softmax, tiles of 128 rows by 128 keys, all heads at once; nothing large is allocated in a call."""
     shape = problem.shape
     out = np.empty_like(problem.q)
     q, result = problem.by_group(problem.q), problem.by_group(out)
     keys, v = problem.k.swapaxes(1, 2)[:, None], problem.v[:, None]
     hidden = np.triu(np.full((tile, tile), -np.inf, np.float32), 1)
+    buffers = {}
+
+    def room(name, *size):
+        if (name, size) not in buffers:
+            buffers[name, size] = np.empty(size, np.float32)
+        return buffers[name, size]
 
     def call():
         for start in range(0, q.shape[2], tile):
-            rows = q[:, :, start : start + tile] * np.float32(problem.scale)
-            greatest = np.full(rows.shape[:3] + (1,), -np.inf, np.float32)
-            total = np.zeros_like(greatest)
-            sums = np.zeros_like(rows)
+            q_tile = q[:, :, start : start + tile]
+            size = q_tile.shape[:3]
+            rows = np.multiply(q_tile, np.float32(problem.scale), out=room("rows", *q_tile.shape))
+            greatest, factor, found, total = (room(name, *size, 1) for name in ("greatest", "factor", "found", "total"))
+            sums, part = (room(name, *q_tile.shape) for name in ("sums", "part"))
+            greatest.fill(-np.inf)
+            total.fill(0)
+            sums.fill(0)
             for first in range(0, min(shape.kv_len, start + tile) if shape.causal else shape.kv_len, tile):
-                scores = rows @ keys[..., first : first + tile]
+                key_tile = keys[..., first : first + tile]
+                scores = np.matmul(rows, key_tile, out=room("scores", *size, key_tile.shape[-1]))
                 if shape.causal and first == start:
                     scores += hidden[: scores.shape[2], : scores.shape[3]]
-                before, greatest = greatest, np.maximum(greatest, scores.max(axis=-1, keepdims=True))
+                np.copyto(factor, greatest)
+                np.maximum(greatest, np.max(scores, axis=-1, keepdims=True, out=found), out=greatest)
                 scores -= greatest
                 np.exp(scores, out=scores)
-                factor = np.exp(before - greatest)
+                factor -= greatest
+                np.exp(factor, out=factor)
                 total *= factor
-                total += scores.sum(axis=-1, keepdims=True)
+                total += np.sum(scores, axis=-1, keepdims=True, out=found)
                 sums *= factor
-                sums += scores @ v[:, :, first : first + tile]
+                sums += np.matmul(scores, v[:, :, first : first + tile], out=part)
             np.divide(sums, total, out=result[:, :, start : start + tile])
 
     return Contestant("numpy tiled", call, out)
