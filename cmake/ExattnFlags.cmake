@@ -64,6 +64,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND EXATTN_OPTIONS_avx512_exact -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
 set(EXATTN_OPTIONS_avx512_fast ${EXATTN_OPTIONS_avx512_exact} -mfma)
+set(EXATTN_OPTIONS_avx512n_exact ${EXATTN_OPTIONS_avx512_exact})
 
 # For every kernel. The one place for options that make kernels fast. GCC takes an int that sizes an array in a template
 # for a conversion that could change its sign.

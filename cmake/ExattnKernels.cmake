@@ -5,17 +5,21 @@
 # COMDAT groups dissolved, and every symbol but the kernel made local. Apple's linker has no such step, and needs none:
 # there the lane kinds (scalar and neon64) share one instruction set, and any copy is as good as another.
 
-# What there is. A new lane kind starts here: its architecture, flavours and options (ExattnFlags.cmake).
-set(EXATTN_LANE_KINDS sse2 avx2 avx512 neon64)
+# What there is. A new lane kind starts here: its architecture, flavours and options (ExattnFlags.cmake). One that is a
+# variant of another goes with it, so that turning AVX-512 off leaves none of it.
+set(EXATTN_LANE_KINDS sse2 avx2 avx512 avx512n neon64)
 set(EXATTN_ARCHITECTURE_sse2 x86_64)
 set(EXATTN_ARCHITECTURE_avx2 x86_64)
 set(EXATTN_ARCHITECTURE_avx512 x86_64)
+set(EXATTN_ARCHITECTURE_avx512n x86_64)
 set(EXATTN_ARCHITECTURE_neon64 arm64)
 set(EXATTN_FLAVOURS_scalar exact fast)
 set(EXATTN_FLAVOURS_sse2 exact)
 set(EXATTN_FLAVOURS_avx2 exact fast)
 set(EXATTN_FLAVOURS_avx512 exact fast)
+set(EXATTN_FLAVOURS_avx512n exact)
 set(EXATTN_FLAVOURS_neon64 exact fast)
+set(EXATTN_VARIANT_OF_avx512n avx512)
 
 foreach(lanes IN LISTS EXATTN_LANE_KINDS)
   string(TOUPPER ${lanes} LANES)
@@ -35,6 +39,8 @@ function(exattn_enabled_lanes out)
     set(reason "")
     if(NOT EXATTN_ARCHITECTURE STREQUAL EXATTN_ARCHITECTURE_${lanes})
       set(reason "it needs a compiler for ${EXATTN_ARCHITECTURE_${lanes}}, and this one's target is another")
+    elseif(DEFINED EXATTN_VARIANT_OF_${lanes} AND NOT EXATTN_VARIANT_OF_${lanes} IN_LIST enabled)
+      set(reason "it goes with ${EXATTN_VARIANT_OF_${lanes}}, which is not built")
     else()
       list(JOIN EXATTN_BASELINE_OPTIONS " " CMAKE_REQUIRED_FLAGS)
       foreach(flavour IN LISTS EXATTN_FLAVOURS_${lanes})

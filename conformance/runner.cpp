@@ -496,6 +496,10 @@ struct Combination {
   std::int32_t lanes;
 };
 
+bool is_exact_only(std::int32_t lanes) {
+  return lanes == EXATTN_LANES_SSE2 || lanes == EXATTN_LANES_AVX512N;
+}
+
 std::string combination_name(std::int32_t lanes, std::int32_t flavour) {
   return std::string(exattn_lanes_name(lanes)) + "/" + exattn_flavour_name(flavour);
 }
@@ -704,7 +708,7 @@ public:
     for (const std::int32_t lanes : selection.require) {
       for (const std::int32_t flavour : {EXATTN_EXACT, EXATTN_FAST}) {
         const bool wanted = selection.flavours.empty()
-                                ? flavour == EXATTN_EXACT || lanes != EXATTN_LANES_SSE2 // SSE2 has exact only
+                                ? flavour == EXATTN_EXACT || !is_exact_only(lanes)
                                 : std::count(selection.flavours.begin(), selection.flavours.end(), flavour) > 0;
         if (wanted && executed.count({lanes, flavour}) == 0) {
           report.failures.push_back("required, but not executed: " + combination_name(lanes, flavour) +

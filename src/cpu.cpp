@@ -1,5 +1,7 @@
 #include "cpu.hpp"
 
+#include <cstring>
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #define EXATTN_X86 1
@@ -24,6 +26,15 @@ constexpr std::uint64_t kZmmState = 0xE6;
 // Of leaf 7: F 16, DQ 17, CD 28, BW 30, VL 31.
 constexpr std::uint32_t kAvx512 = 0xD0030000;
 
+// AMD's Zen 3 and Zen 4, of which Zen 4 has AVX-512.
+constexpr std::uint32_t kZen4Family = 0x19;
+
+// The processor's signature, cpuid 1: eax. Family 15 is continued in a field of its own.
+constexpr std::uint32_t family_of(std::uint32_t signature) {
+  const std::uint32_t family = (signature >> 8) & 0xF;
+  return family == 0xF ? family + ((signature >> 20) & 0xFF) : family;
+}
+
 #if defined(EXATTN_X86)
 X86Identity identify() noexcept {
   X86Identity identity;
@@ -33,7 +44,12 @@ X86Identity identify() noexcept {
   std::uint32_t edx = 0;
   identity.max_leaf = static_cast<std::uint32_t>(__get_cpuid_max(0, nullptr));
   if (identity.max_leaf >= 1) {
+    __cpuid(0, eax, ebx, ecx, edx);
+    std::memcpy(identity.vendor, &ebx, 4);
+    std::memcpy(identity.vendor + 4, &edx, 4);
+    std::memcpy(identity.vendor + 8, &ecx, 4);
     __cpuid(1, eax, ebx, ecx, edx);
+    identity.leaf_1_eax = eax;
     identity.leaf_1_ecx = ecx;
     identity.leaf_1_edx = edx;
   }
@@ -79,6 +95,8 @@ CpuFeatures features_of(const X86Identity &identity) noexcept {
   const std::uint32_t leaf_7 = identity.max_leaf >= 7 ? identity.leaf_7_ebx : 0;
   features.avx2 = avx && has_bit(leaf_7, 5);
   features.avx512 = has_all(leaf_7, kAvx512);
+  features.broadcast_multiplies =
+      std::strcmp(identity.vendor, "AuthenticAMD") == 0 && family_of(identity.leaf_1_eax) == kZen4Family;
   return features;
 }
 

@@ -10,23 +10,27 @@ namespace {
 struct LaneKind {
   const char *name;
   std::int32_t width;
-  const char *needs; // of CPU and operating system
+  const char *needs;   // of CPU and operating system
+  const char *no_fast; // what is in place of a fast flavour; null: there is one
 };
+
+constexpr const char *kAvx512Needs = "AVX-512 F, CD, DQ, BW and VL, AVX2 and FMA3";
 
 // Indexed by EXATTN_LANES_*.
 constexpr std::array<LaneKind, EXATTN_LANES_COUNT> kLaneKinds = {{
-    {"auto", 0, ""},
-    {"scalar", 1, "nothing"},
-    {"sse2", 4, "SSE2"},
-    {"avx2", 8, "AVX2"},
-    {"avx512", 16, "AVX-512 F, CD, DQ, BW and VL, AVX2 and FMA3"},
-    {"neon64", 4, "the arm64 architecture"},
+    {"auto", 0, "", nullptr},
+    {"scalar", 1, "nothing", nullptr},
+    {"sse2", 4, "SSE2", "no fused multiply-add, so no fast flavour: use the exact flavour or other lanes"},
+    {"avx2", 8, "AVX2", nullptr},
+    {"avx512", 16, kAvx512Needs, nullptr},
+    {"neon64", 4, "the arm64 architecture", nullptr},
+    {"avx512n", 16, kAvx512Needs, "no fast flavour: use the exact flavour, or lanes avx512, which have both"},
 }};
 
-constexpr const char *kNames = "auto, scalar, sse2, avx2, avx512, neon64";
+constexpr const char *kNames = "auto, scalar, sse2, avx2, avx512, neon64, avx512n";
 
-constexpr std::int32_t kWidestFirst[] = {EXATTN_LANES_AVX512, EXATTN_LANES_AVX2, EXATTN_LANES_NEON64, EXATTN_LANES_SSE2,
-                                         EXATTN_LANES_SCALAR};
+constexpr std::int32_t kWidestFirst[] = {EXATTN_LANES_AVX512N, EXATTN_LANES_AVX512, EXATTN_LANES_AVX2,
+                                         EXATTN_LANES_NEON64,  EXATTN_LANES_SSE2,   EXATTN_LANES_SCALAR};
 
 bool is_lane_kind(std::int32_t lanes) {
   return lanes > EXATTN_LANES_AUTO && lanes < EXATTN_LANES_COUNT;
@@ -46,8 +50,16 @@ bool find_lanes(const char *name, std::int32_t &lanes) {
   return false;
 }
 
-bool has_hardware_fma(std::int32_t lanes) {
-  return lanes == EXATTN_LANES_AVX2 || lanes == EXATTN_LANES_AVX512 || lanes == EXATTN_LANES_NEON64;
+// Whether a call that names no lane kind may get this one.
+bool is_automatic(std::int32_t lanes, std::int32_t flavour, const CpuFeatures &features) {
+  switch (lanes) {
+  case EXATTN_LANES_SCALAR: // emulates the fast flavour, slower by orders of magnitude: only for who asks by name
+    return flavour == EXATTN_EXACT;
+  case EXATTN_LANES_AVX512N:
+    return features.broadcast_multiplies;
+  default:
+    return true;
+  }
 }
 
 exattn_status choose_named(std::int32_t lanes, std::int32_t flavour, const CpuFeatures &features,
@@ -68,14 +80,12 @@ exattn_status choose_named(std::int32_t lanes, std::int32_t flavour, const CpuFe
   const KernelPair &pair = kernels[static_cast<std::size_t>(lanes)];
   const Kernel *kernel = flavour == EXATTN_EXACT ? pair.exact : (support.fast ? pair.fast : nullptr);
   if (kernel == nullptr) {
-    if (has_hardware_fma(lanes)) {
-      return message.fail(EXATTN_ERROR_FLAVOUR_UNSUPPORTED,
-                          "lanes %s: the fast flavour needs FMA3, which this CPU does not have; the exact flavour runs "
-                          "here, and lanes scalar emulate the fused multiply-add slowly",
-                          kind.name);
+    if (kind.no_fast != nullptr) {
+      return message.fail(EXATTN_ERROR_FLAVOUR_UNSUPPORTED, "lanes %s have %s", kind.name, kind.no_fast);
     }
     return message.fail(EXATTN_ERROR_FLAVOUR_UNSUPPORTED,
-                        "lanes %s have no fused multiply-add, so no fast flavour: use the exact flavour or other lanes",
+                        "lanes %s: the fast flavour needs FMA3, which this CPU does not have; the exact flavour runs "
+                        "here, and lanes scalar emulate the fused multiply-add slowly",
                         kind.name);
   }
   choice.kernel = kernel;
@@ -87,13 +97,12 @@ exattn_status choose_widest(std::int32_t flavour, const CpuFeatures &features, c
                             Choice &choice, Message &message) {
   for (const std::int32_t lanes : kWidestFirst) {
     const LaneSupport support = lane_support(lanes, features, kernels);
-    const bool usable = flavour == EXATTN_FAST ? support.fast && has_hardware_fma(lanes) : support.exact;
-    if (usable) {
+    const bool usable = flavour == EXATTN_FAST ? support.fast : support.exact;
+    if (usable && is_automatic(lanes, flavour, features)) {
       return choose_named(lanes, flavour, features, kernels, choice, message);
     }
   }
-  // The scalar lane kind is always built, so this is the fast flavour. Emulated it is slower by orders of magnitude:
-  // the caller must ask for that by name.
+  // The scalar lane kind is always built, so this is the fast flavour.
   const bool cpu_fuses = (features.fma && features.ymm_state) || features.neon64;
   return message.fail(EXATTN_ERROR_FLAVOUR_UNSUPPORTED,
                       "%s; the exact flavour runs here, and lanes scalar, asked for by name, emulate the fast flavour "
@@ -128,6 +137,11 @@ const KernelTable &built_kernels() noexcept {
 #else
       {},
 #endif
+#if defined(EXATTN_HAVE_AVX512N)
+      {&exattn_kernel_avx512n_exact, nullptr},
+#else
+      {},
+#endif
   }};
   return kernels;
 }
@@ -150,6 +164,7 @@ LaneSupport lane_support(std::int32_t lanes, const CpuFeatures &features, const 
     fuses = features.fma;
     break;
   case EXATTN_LANES_AVX512: // compiled with AVX2 and FMA3 enabled, in both flavours
+  case EXATTN_LANES_AVX512N:
     support.cpu = features.avx512 && features.avx2 && features.fma;
     support.os = features.zmm_state;
     break;

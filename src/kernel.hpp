@@ -104,6 +104,7 @@ extern const exattn::Kernel exattn_kernel_avx2_exact;
 extern const exattn::Kernel exattn_kernel_avx2_fast;
 extern const exattn::Kernel exattn_kernel_avx512_exact;
 extern const exattn::Kernel exattn_kernel_avx512_fast;
+extern const exattn::Kernel exattn_kernel_avx512n_exact;
 extern const exattn::Kernel exattn_kernel_neon64_exact;
 extern const exattn::Kernel exattn_kernel_neon64_fast;
 }

@@ -323,6 +323,13 @@ struct Avx512Lanes : VectorLanes<xsimd::avx512f>, VectorTranspose<xsimd::sse2> {
     to[3] = _mm512_unpackhi_ps(high02, high13);
   }
 };
+
+// The same with broadcasts in memory operands alone, each used once: for processors that spend a multiplication's time
+// on a broadcast into a register.
+struct Avx512NarrowLanes : Avx512Lanes {
+  static constexpr int strip_vectors = 1;
+  static constexpr Tile tile(bool) { return {1, 16}; }
+};
 #endif
 
 #if XSIMD_WITH_NEON64

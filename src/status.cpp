@@ -26,8 +26,7 @@ constexpr StatusText kStatuses[] = {
     {"EXATTN_ERROR_LANES_UNKNOWN", "no lane kind has that name or number (EXATTN_LANES of the environment counts too)"},
     {"EXATTN_ERROR_LANES_UNSUPPORTED", "the lane kind is not in this build, or not on this CPU or operating system"},
     {"EXATTN_ERROR_FLAVOUR_UNSUPPORTED",
-     "the lane kind has no fused multiply-add here, so no fast flavour; the lane kind "
-     "scalar emulates it slowly"},
+     "the lane kind has no fast flavour here; the lane kind scalar emulates it slowly"},
     {"EXATTN_ERROR_MEMORY", "memory could not be allocated"},
     {"EXATTN_ERROR_THREADS", "threads could not be made, their number is out of range, or a pool and an executor were "
                              "given together"},

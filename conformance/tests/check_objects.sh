@@ -67,7 +67,7 @@ check_instructions() {
       absent "EVEX encoded" "$(lines '%zmm|%[xy]mm(1[6-9]|2[0-9]|3[01])|\\{%k|%k[0-7]')"
       present "a 256-bit multiplication, fused or not" "$(lines '^v(fm|fnm|mul).*ps .*%ymm')"
       ;;
-    avx512)
+    avx512 | avx512n)
       present "a 512-bit multiplication, fused or not" "$(lines '^v(fm|fnm|mul).*ps .*%zmm')"
       ;;
     esac

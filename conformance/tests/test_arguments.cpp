@@ -852,7 +852,7 @@ const std::vector<Provocation> &provocations() {
          p.args.scratch = scratch;
        }},
       // lanes
-      {"lanes 6", EXATTN_ERROR_LANES_UNKNOWN, "lanes is 6, must be one of EXATTN_LANES_*",
+      {"lanes 7", EXATTN_ERROR_LANES_UNKNOWN, "lanes is 7, must be one of EXATTN_LANES_*",
        [](Call &p) { p.args.lanes = EXATTN_LANES_COUNT; }},
       {"lanes -1", EXATTN_ERROR_LANES_UNKNOWN, "lanes is -1", [](Call &p) { p.args.lanes = -1; }},
 #if defined(__x86_64__)

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 using exattn::Choice;
@@ -41,6 +42,8 @@ constexpr std::uint32_t kAllAvx512 = kAvx512f | kAvx512dq | kAvx512cd | kAvx512b
 X86Identity skylake_server() {
   X86Identity identity;
   identity.max_leaf = 0x16;
+  std::strcpy(identity.vendor, "GenuineIntel");
+  identity.leaf_1_eax = 0x00050654;
   identity.leaf_1_ecx = kFma | kOsxsave | kAvx;
   identity.leaf_1_edx = kSse2;
   identity.leaf_7_ebx = kAvx2 | kAllAvx512;
@@ -52,6 +55,15 @@ X86Identity haswell() {
   X86Identity identity = skylake_server();
   identity.leaf_7_ebx = kAvx2;
   identity.xcr0 = 0x7;
+  return identity;
+}
+
+// A server CPU with AVX-512 by its vendor and signature: the reserved bits 31-28, extended family 27-20, extended model
+// 19-16, family 11-8, model 7-4, stepping 3-0.
+X86Identity server(const char *vendor, std::uint32_t signature) {
+  X86Identity identity = skylake_server();
+  std::strcpy(identity.vendor, vendor);
+  identity.leaf_1_eax = signature;
   return identity;
 }
 
@@ -73,6 +85,7 @@ constexpr Kernel kAvx2Exact = named("avx2/exact");
 constexpr Kernel kAvx2Fast = named("avx2/fast");
 constexpr Kernel kAvx512Exact = named("avx512/exact");
 constexpr Kernel kAvx512Fast = named("avx512/fast");
+constexpr Kernel kAvx512nExact = named("avx512n/exact");
 constexpr Kernel kNeonExact = named("neon64/exact");
 constexpr Kernel kNeonFast = named("neon64/fast");
 
@@ -81,9 +94,10 @@ constexpr KernelTable kX86 = {{{},
                                {&kSse2Exact, nullptr},
                                {&kAvx2Exact, &kAvx2Fast},
                                {&kAvx512Exact, &kAvx512Fast},
-                               {}}};
-constexpr KernelTable kArm = {{{}, {&kScalarExact, &kScalarFast}, {}, {}, {}, {&kNeonExact, &kNeonFast}}};
-constexpr KernelTable kScalarOnly = {{{}, {&kScalarExact, &kScalarFast}, {}, {}, {}, {}}};
+                               {},
+                               {&kAvx512nExact, nullptr}}};
+constexpr KernelTable kArm = {{{}, {&kScalarExact, &kScalarFast}, {}, {}, {}, {&kNeonExact, &kNeonFast}, {}}};
+constexpr KernelTable kScalarOnly = {{{}, {&kScalarExact, &kScalarFast}, {}, {}, {}, {}, {}}};
 
 struct Answer {
   exattn_status status;
@@ -239,6 +253,57 @@ TEST_CASE("auto takes the widest that CPU and system support") {
   CHECK(ask(any, EXATTN_EXACT, features_of(haswell()), kX86).lanes == EXATTN_LANES_AVX2);
 }
 
+TEST_CASE("auto takes narrow tiles for exact where a broadcast costs a multiplication, and there alone") {
+  const std::int32_t any = EXATTN_LANES_AUTO;
+  // Raphael, Genoa and Bergamo, which are all Zen 4: family 0x19 = 0xF + 0xA.
+  for (const std::uint32_t signature : {0x00A60F12U, 0x00A10F11U, 0x00AA0F02U}) {
+    const CpuFeatures zen4 = features_of(server("AuthenticAMD", signature));
+    CHECK(zen4.broadcast_multiplies);
+    CHECK(kernel_for(any, EXATTN_EXACT, zen4) == "avx512n/exact");
+    CHECK(kernel_for(any, EXATTN_FAST, zen4) == "avx512/fast");
+    CHECK(ask(any, EXATTN_EXACT, zen4, kX86).lanes == EXATTN_LANES_AVX512N);
+    CHECK(ask(any, EXATTN_FAST, zen4, kX86).lanes == EXATTN_LANES_AVX512);
+    CHECK(kernel_for(EXATTN_LANES_AVX512, EXATTN_EXACT, zen4) == "avx512/exact");
+    CHECK(kernel_for(any, EXATTN_EXACT, zen4, kX86, "avx512") == "avx512/exact");
+  }
+  const struct {
+    const char *vendor;
+    std::uint32_t signature;
+  } others[] = {
+      {"AuthenticAMD", 0x00B00F21}, // Turin, Zen 5: family 0x1A
+      {"AuthenticAMD", 0x00B40F40}, // Granite Ridge, Zen 5
+      {"AuthenticAMD", 0x00900F11}, // family 0x18
+      {"AuthenticAMD", 0x01010911}, // family 9: 0x10 in the extended family counts with family 0xF alone
+      {"AuthenticAMD", 0x00001911}, // family 9 and a bit beyond it
+      {"GenuineIntel", 0x00050654}, // Skylake-X
+      {"GenuineIntel", 0x000806F8}, // Sapphire Rapids
+      {"GenuineIntel", 0x00A10F11}, // the signature of Genoa with another vendor
+      {"", 0x00A10F11},
+  };
+  for (const auto &other : others) {
+    CAPTURE(other.vendor);
+    CAPTURE(other.signature);
+    const CpuFeatures features = features_of(server(other.vendor, other.signature));
+    CHECK_FALSE(features.broadcast_multiplies);
+    CHECK(kernel_for(any, EXATTN_EXACT, features) == "avx512/exact");
+    CHECK(kernel_for(any, EXATTN_FAST, features) == "avx512/fast");
+    CHECK(kernel_for(EXATTN_LANES_AVX512N, EXATTN_EXACT, features) == "avx512n/exact"); // by name it is there
+    CHECK(kernel_for(any, EXATTN_EXACT, features, kX86, "avx512n") == "avx512n/exact");
+  }
+  // Zen 3 is of the same family, without AVX-512; and Zen 4 where the system saves no ZMM, or without the kernel.
+  X86Identity zen3 = haswell();
+  std::strcpy(zen3.vendor, "AuthenticAMD");
+  zen3.leaf_1_eax = 0x00A20F10;
+  CHECK(kernel_for(any, EXATTN_EXACT, features_of(zen3)) == "avx2/exact");
+  CHECK(kernel_for(any, EXATTN_FAST, features_of(zen3)) == "avx2/fast");
+  X86Identity no_zmm = server("AuthenticAMD", 0x00A10F11);
+  no_zmm.xcr0 = 0x7;
+  CHECK(kernel_for(any, EXATTN_EXACT, features_of(no_zmm)) == "avx2/exact");
+  KernelTable without = kX86;
+  without[EXATTN_LANES_AVX512N] = {};
+  CHECK(kernel_for(any, EXATTN_EXACT, features_of(server("AuthenticAMD", 0x00A10F11)), without) == "avx512/exact");
+}
+
 TEST_CASE("auto never takes the slow emulation for the fast flavour") {
   X86Identity no_fma = haswell();
   no_fma.leaf_1_ecx &= ~kFma;
@@ -269,7 +334,14 @@ TEST_CASE("a lane kind asked for by name is taken or refused, never replaced") {
 
   Answer answer = ask(EXATTN_LANES_SSE2, EXATTN_FAST, skylake, kX86);
   CHECK(answer.status == EXATTN_ERROR_FLAVOUR_UNSUPPORTED);
-  CHECK(contains(answer.message, "sse2"));
+  CHECK(answer.message ==
+        "lanes sse2 have no fused multiply-add, so no fast flavour: use the exact flavour or other lanes");
+  CHECK(answer.kernel.empty());
+
+  answer = ask(EXATTN_LANES_AVX512N, EXATTN_FAST, skylake, kX86);
+  CHECK(answer.status == EXATTN_ERROR_FLAVOUR_UNSUPPORTED);
+  CHECK(answer.message ==
+        "lanes avx512n have no fast flavour: use the exact flavour, or lanes avx512, which have both");
   CHECK(answer.kernel.empty());
 
   answer = ask(EXATTN_LANES_NEON64, EXATTN_EXACT, skylake, kX86);
@@ -279,12 +351,17 @@ TEST_CASE("a lane kind asked for by name is taken or refused, never replaced") {
   answer = ask(EXATTN_LANES_AVX512, EXATTN_EXACT, features_of(haswell()), kX86);
   CHECK(answer.status == EXATTN_ERROR_LANES_UNSUPPORTED);
   CHECK(contains(answer.message, "avx512 need AVX-512 F"));
+  answer = ask(EXATTN_LANES_AVX512N, EXATTN_EXACT, features_of(haswell()), kX86);
+  CHECK(answer.status == EXATTN_ERROR_LANES_UNSUPPORTED);
+  CHECK(contains(answer.message, "avx512n need AVX-512 F"));
 
   X86Identity no_zmm = skylake_server();
   no_zmm.xcr0 = 0x7;
-  answer = ask(EXATTN_LANES_AVX512, EXATTN_EXACT, features_of(no_zmm), kX86);
-  CHECK(answer.status == EXATTN_ERROR_LANES_UNSUPPORTED);
-  CHECK(contains(answer.message, "operating system does not save"));
+  for (const std::int32_t lanes : {EXATTN_LANES_AVX512, EXATTN_LANES_AVX512N}) {
+    answer = ask(lanes, EXATTN_EXACT, features_of(no_zmm), kX86);
+    CHECK(answer.status == EXATTN_ERROR_LANES_UNSUPPORTED);
+    CHECK(contains(answer.message, "operating system does not save"));
+  }
 
   X86Identity no_fma = haswell();
   no_fma.leaf_1_ecx &= ~kFma;
@@ -296,6 +373,7 @@ TEST_CASE("a lane kind asked for by name is taken or refused, never replaced") {
   no_fma = skylake_server();
   no_fma.leaf_1_ecx &= ~kFma;
   CHECK(kernel_for(EXATTN_LANES_AVX512, EXATTN_EXACT, features_of(no_fma)) == "EXATTN_ERROR_LANES_UNSUPPORTED");
+  CHECK(kernel_for(EXATTN_LANES_AVX512N, EXATTN_EXACT, features_of(no_fma)) == "EXATTN_ERROR_LANES_UNSUPPORTED");
 
   for (const std::int32_t lanes : {-1, EXATTN_LANES_COUNT, 1000, INT32_MIN, INT32_MAX}) {
     CHECK(ask(lanes, EXATTN_EXACT, skylake, kX86).status == EXATTN_ERROR_LANES_UNKNOWN);
@@ -321,7 +399,7 @@ TEST_CASE("the environment speaks for auto only") {
     const Answer answer = ask(any, EXATTN_EXACT, skylake, kX86, name);
     CHECK(answer.status == EXATTN_ERROR_LANES_UNKNOWN);
     CHECK(contains(answer.message, std::string("\"") + name + "\""));
-    CHECK(contains(answer.message, "auto, scalar, sse2, avx2, avx512, neon64"));
+    CHECK(contains(answer.message, "auto, scalar, sse2, avx2, avx512, neon64, avx512n"));
   }
 }
 
@@ -343,13 +421,17 @@ TEST_CASE("lane_support says what is missing") {
   support = lane_support(EXATTN_LANES_SSE2, features_of(no_zmm), kX86);
   CHECK(support.exact);
   CHECK_FALSE(support.fast);
+  support = lane_support(EXATTN_LANES_AVX512N, features_of(skylake_server()), kX86);
+  CHECK(support.built);
+  CHECK(support.exact);
+  CHECK_FALSE(support.fast);
   support = lane_support(EXATTN_LANES_SCALAR, {}, kScalarOnly);
   CHECK(support.exact);
   CHECK(support.fast);
 }
 
 TEST_CASE("names of lane kinds and flavours") {
-  const char *names[] = {"auto", "scalar", "sse2", "avx2", "avx512", "neon64"};
+  const char *names[] = {"auto", "scalar", "sse2", "avx2", "avx512", "neon64", "avx512n"};
   for (std::int32_t lanes = 0; lanes < EXATTN_LANES_COUNT; ++lanes) {
     CHECK(std::string(exattn_lanes_name(lanes)) == names[lanes]);
     std::int32_t found = -1;
@@ -378,7 +460,7 @@ TEST_CASE("this machine: the query agrees with the compiler's own detection") {
   CHECK(exattn_lanes_query(EXATTN_LANES_AUTO, &info) == EXATTN_ERROR_LANES_UNKNOWN);
   CHECK(exattn_lanes_query(EXATTN_LANES_COUNT, &info) == EXATTN_ERROR_LANES_UNKNOWN);
 
-  const int widths[] = {0, 1, 4, 8, 16, 4};
+  const int widths[] = {0, 1, 4, 8, 16, 4, 16};
   for (std::int32_t lanes = 1; lanes < EXATTN_LANES_COUNT; ++lanes) {
     CHECK(exattn_lanes_query(lanes, &info) == EXATTN_OK);
     CHECK(info.width == widths[lanes]);
@@ -401,8 +483,11 @@ TEST_CASE("this machine: the query agrees with the compiler's own detection") {
   CHECK(exattn_lanes_query(EXATTN_LANES_AVX2, &info) == EXATTN_OK);
   CHECK((info.cpu & info.os) == (avx2 ? 1 : 0));
   CHECK(info.fast == (info.built == 1 && avx2 && __builtin_cpu_supports("fma") ? 1 : 0));
-  CHECK(exattn_lanes_query(EXATTN_LANES_AVX512, &info) == EXATTN_OK);
-  CHECK((info.cpu & info.os) == (avx512 ? 1 : 0));
+  for (const std::int32_t lanes : {EXATTN_LANES_AVX512, EXATTN_LANES_AVX512N}) {
+    CHECK(exattn_lanes_query(lanes, &info) == EXATTN_OK);
+    CHECK((info.cpu & info.os) == (avx512 ? 1 : 0));
+    CHECK(info.fast == (lanes == EXATTN_LANES_AVX512 ? info.exact : 0));
+  }
   CHECK(exattn_lanes_query(EXATTN_LANES_NEON64, &info) == EXATTN_OK);
   CHECK(info.cpu == 0);
 #elif defined(__aarch64__)
@@ -448,6 +533,11 @@ TEST_CASE("this machine: resolve gives what the query promises, and the kernel n
       CHECK(resolved == (usable ? lanes : -1));
     }
   }
+#if defined(__x86_64__)
+  if (widest == EXATTN_LANES_AVX512 && __builtin_cpu_is("amdfam19h")) {
+    widest = EXATTN_LANES_AVX512N; // as wide, and faster there
+  }
+#endif
   std::int32_t resolved = -1;
   CHECK(exattn_lanes_resolve(EXATTN_LANES_AUTO, EXATTN_EXACT, &resolved, nullptr) == EXATTN_OK);
   CHECK(resolved == widest);

@@ -111,7 +111,7 @@ public:
     if (result.lanes == EXATTN_LANES_AUTO) {
       std::printf("%-40s %s\n", result.id.c_str(), word(result, "INPUT").c_str());
     } else {
-      std::printf("%-40s %-5s %-6s threads %-3d%-7s %s %10.2f ms\n", result.id.c_str(),
+      std::printf("%-40s %-5s %-7s threads %-3d%-7s %s %10.2f ms\n", result.id.c_str(),
                   exattn_flavour_name(result.flavour), exattn_lanes_name(result.lanes), result.threads,
                   result.packed ? " packed" : "", word(result, "MISMATCH").c_str(), result.milliseconds);
     }

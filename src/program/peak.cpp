@@ -125,6 +125,7 @@ Peak measure_peak(std::int32_t lanes, std::int32_t threads, double seconds) {
   switch (lanes) {
 #if defined(__x86_64__)
   case EXATTN_LANES_AVX512:
+  case EXATTN_LANES_AVX512N:
     return {best_rate(fused_512, 16, threads, seconds / 2), best_rate(unfused_512, 16, threads, seconds / 2)};
   case EXATTN_LANES_AVX2:
     peak.unfused = best_rate(unfused_256, 8, threads, seconds / 2);

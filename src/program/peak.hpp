@@ -11,7 +11,7 @@ struct Peak {
 };
 
 // Measures the peak of so many threads at the width of a lane kind, for about `seconds`. Zeros where there is no such
-// measurement (scalar lanes; another architecture); fused is zero where the lane kind has no fused multiply-add.
+// measurement (scalar lanes; another architecture); fused is zero where its instructions have no fused multiply-add.
 Peak measure_peak(std::int32_t lanes, std::int32_t threads, double seconds);
 
 // GB/s of reading so many bytes again and again, each thread a part of its own, for about `seconds`: from a cache,
