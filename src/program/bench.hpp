@@ -91,12 +91,14 @@ private:
 // A row of the table.
 struct Measurement {
   Shape shape;
-  std::int32_t lanes = EXATTN_LANES_AUTO, threads = 1;
+  std::int32_t lanes = EXATTN_LANES_AUTO, fast_lanes = EXATTN_LANES_AUTO; // exact's, and fast's, which may be others
+  std::int32_t threads = 1;
   Peak peak;            // of all threads
   double bandwidth = 0; // GB/s, where the shape streams
   Summary exact;
   std::optional<Summary> fast, ratio; // none where the lane kind has no fused multiply-add of its own
 
+  std::string lanes_name() const;
   double rate(const Summary &times) const; // GFLOP/s, or GB/s where the shape streams
   double percent(const Summary &times) const { return 100 * rate(times) / most(); } // NaN where nothing is known
   std::optional<double> percent_of_unfused() const; // of exact, where its peak is another

@@ -76,7 +76,7 @@ double draw_shape(Drawing &drawing, double x, double y, std::span<const Measurem
   y += 17;
   const double start = y;
   for (const Measurement &measurement : measurements) {
-    drawing.text(x, y + 9, "value", exattn_lanes_name(measurement.lanes));
+    drawing.text(x, y + 9, "value", measurement.lanes_name());
     const bool marked = measurement.percent_of_unfused() && measurement.peak.fused > 0;
     drawing.bar(x + kNames, y, measurement.percent(measurement.exact), "exact",
                 marked ? 100 * measurement.peak.unfused / measurement.peak.fused : 0);

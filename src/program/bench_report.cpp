@@ -49,6 +49,11 @@ Summary summarize(std::vector<double> values) {
   return {median, values.front(), values.back(), values.size()};
 }
 
+std::string Measurement::lanes_name() const {
+  const std::string name = exattn_lanes_name(lanes);
+  return !fast || fast_lanes == lanes ? name : name + ", " + exattn_lanes_name(fast_lanes);
+}
+
 double Measurement::rate(const Summary &times) const {
   return (shape.streams() ? static_cast<double>(shape.bytes()) : shape.flops()) * 1e-6 / times.median;
 }
@@ -80,7 +85,7 @@ std::string bench_table_head() {
 std::string bench_table_row(const Measurement &measurement) {
   const std::optional<double> unfused = measurement.percent_of_unfused();
   return "| " + measurement.shape.name +
-         format(" | %s | %d | ", exattn_lanes_name(measurement.lanes), measurement.threads) +
+         format(" | %s | %d | ", measurement.lanes_name().c_str(), measurement.threads) +
          columns(measurement, measurement.exact) + " | " + (unfused ? percent_text(*unfused) : "") + " | " +
          (measurement.fast ? columns(measurement, *measurement.fast) + format(" | %.3f |\n", measurement.ratio->median)
                            : "| | | |\n");
@@ -93,7 +98,7 @@ nlohmann::ordered_json bench_json(const Measurement &measurement) {
                                 {"page_size", shape.page_size},
                                 {"flops", shape.flops()},
                                 {"bytes", shape.bytes()},
-                                {"lanes", exattn_lanes_name(measurement.lanes)},
+                                {"lanes", measurement.lanes_name()},
                                 {"threads", measurement.threads},
                                 {"fused_peak_gflops", measurement.peak.fused},
                                 {"unfused_peak_gflops", measurement.peak.unfused},

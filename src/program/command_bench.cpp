@@ -22,9 +22,11 @@ struct BenchOptions {
   std::string json, benchmark_json, svg;
 };
 
-bool usable(std::int32_t lanes, std::int32_t flavour) {
-  std::int32_t resolved = 0;
-  return exattn_lanes_resolve(lanes, flavour, &resolved, nullptr) == EXATTN_OK;
+// EXATTN_LANES_AUTO where the flavour has no kernel. What auto comes to may depend on the flavour.
+std::int32_t resolved(std::int32_t lanes, std::int32_t flavour) {
+  std::int32_t kind = EXATTN_LANES_AUTO;
+  exattn_lanes_resolve(lanes, flavour, &kind, nullptr);
+  return kind;
 }
 
 std::vector<std::int32_t> lane_kinds(const std::string &names) {
@@ -32,16 +34,18 @@ std::vector<std::int32_t> lane_kinds(const std::string &names) {
   if (names == "all") {
     kinds.resize(EXATTN_LANES_COUNT - 1);
     std::iota(kinds.begin(), kinds.end(), std::int32_t{EXATTN_LANES_SCALAR});
-    std::erase_if(kinds,
-                  [](std::int32_t lanes) { return lanes == EXATTN_LANES_SCALAR || !usable(lanes, EXATTN_EXACT); });
+    std::erase_if(kinds, [](std::int32_t lanes) {
+      return lanes == EXATTN_LANES_SCALAR || resolved(lanes, EXATTN_EXACT) == EXATTN_LANES_AUTO;
+    });
     return kinds;
   }
   const std::vector<std::string> listed = split_list(names);
   kinds.resize(listed.size());
   std::transform(listed.begin(), listed.end(), kinds.begin(), [](const std::string &name) {
-    std::int32_t resolved = 0;
-    require_ok(exattn_lanes_resolve(parse_lanes(name), EXATTN_EXACT, &resolved, nullptr), name.c_str());
-    return resolved;
+    const std::int32_t lanes = parse_lanes(name);
+    std::int32_t exact = 0;
+    require_ok(exattn_lanes_resolve(lanes, EXATTN_EXACT, &exact, nullptr), name.c_str());
+    return lanes;
   });
   return kinds;
 }
@@ -77,20 +81,22 @@ double milliseconds_of(const std::function<void()> &run) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
 }
 
-Measurement measure(Turns &turns, BenchProblem &problem, const Shape &shape, std::int32_t lanes, const Pool &pool,
+Measurement measure(Turns &turns, BenchProblem &problem, const Shape &shape, std::int32_t asked, const Pool &pool,
                     int wanted_rounds) {
   Measurement measurement;
   measurement.shape = shape;
-  measurement.lanes = lanes;
+  measurement.lanes = resolved(asked, EXATTN_EXACT);
+  measurement.fast_lanes = resolved(asked, EXATTN_FAST);
   measurement.threads = pool.threads();
   const auto call = [&](std::int32_t flavour) {
+    const std::int32_t lanes = flavour == EXATTN_EXACT ? measurement.lanes : measurement.fast_lanes;
     return Turns::Call{shape.name + "/" + exattn_lanes_name(lanes) + "/threads:" + std::to_string(pool.threads()) +
                            "/" + exattn_flavour_name(flavour),
                        [&problem, &pool, lanes, flavour] { problem.run(flavour, lanes, pool.get()); }};
   };
   std::vector<Turns::Call> calls = {call(EXATTN_EXACT)};
   // Scalar lanes emulate the fused multiply-add: nothing to compare.
-  if (usable(lanes, EXATTN_FAST) && lanes != EXATTN_LANES_SCALAR) {
+  if (measurement.fast_lanes != EXATTN_LANES_AUTO && measurement.fast_lanes != EXATTN_LANES_SCALAR) {
     calls.push_back(call(EXATTN_FAST));
   }
   for (const Turns::Call &one : calls) {
