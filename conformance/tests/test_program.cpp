@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -158,7 +159,7 @@ TEST_CASE("wrong usage") {
   check_refused(folder, "softmax --x", "(see exattn softmax --help)");
   check_refused(folder, "info --jason", "(see exattn info --help)");
   check_refused(folder, "functions --function tan", "there are exp, log and tanh");
-  check_refused(folder, "functions --lanes mmx", "there are auto, scalar, sse2, avx2, avx512, neon64");
+  check_refused(folder, "functions --lanes mmx", "there are auto, scalar, sse2, avx2, avx512, neon64, avx512n");
   check_refused(folder, "functions --flavour quick", "there are exact and fast");
   // What an unset variable of a script leaves behind.
   check_refused(folder, "conformance --require ''", "argument 3 is empty, after --require");
@@ -181,7 +182,7 @@ TEST_CASE("info shows kernels that ran") {
   CHECK(contains(text.out, "auto, exact: "));
   const nlohmann::json json = nlohmann::json::parse(run(folder, "info --json").out);
   CHECK(json["definition"] == "exattn-1");
-  CHECK(json["lanes"].size() == 5);
+  CHECK(json["lanes"].size() == 6);
   CHECK(json["lanes"]["scalar"]["exact"]["kernel"] == "scalar/exact");
   CHECK(json["lanes"]["scalar"]["fast"]["kernel"] == "scalar/fast");
   CHECK(json["lanes"]["sse2"]["fast"]["kernel"].is_null());
@@ -1068,6 +1069,24 @@ TEST_CASE("bench refuses what it can't measure, and writes nothing") {
   for (const char *name : {"b", "no"}) {
     CHECK(!std::filesystem::exists(folder / name));
   }
+TEST_CASE("bench at every lane kind: exact alone where there is no fast flavour") {
+  const TemporaryFolder folder;
+  const nlohmann::json kinds = nlohmann::json::parse(run(folder, "info --json").out)["lanes"];
+  std::map<std::string, bool> expected; // whether there is a fast flavour
+  for (const auto &[name, kind] : kinds.items()) {
+    if (name != "scalar" && !kind["exact"]["kernel"].is_null()) {
+      expected[name] = !kind["fast"]["kernel"].is_null();
+    }
+  }
+  const Output output = run(folder, "bench --rounds 1 --lanes all --shape 1,1,1,9,9,4 --json b.json");
+  CAPTURE(output.err);
+  REQUIRE(output.exit_code == 0);
+  std::map<std::string, bool> shown;
+  for (const nlohmann::json &row : nlohmann::json::parse(read_file(folder / "b.json"))) {
+    CHECK(row.contains("exact"));
+    shown[row["lanes"]] = row.contains("fast");
+  }
+  CHECK(shown == expected);
 }
 
 TEST_CASE("bench memory shows that stored scores grow with the square of the keys, and a call's memory does not") {
@@ -1135,7 +1154,12 @@ TEST_CASE("conformance passes, a line per combination and a summary") {
 TEST_CASE("conformance at every lane kind of this machine") {
   const TemporaryFolder folder;
   write_goldens(folder.get(), kOneKeyGolden, kTwoEqualGolden);
-  const Output output = run(folder, "conformance --golden . --require scalar");
+  std::string usable;
+  for (const auto &[name, kind] : nlohmann::json::parse(run(folder, "info --json").out)["lanes"].items()) {
+    usable += kind["exact"]["kernel"].is_null() ? "" : (usable.empty() ? "" : ",") + name;
+  }
+  const Output output = run(folder, "conformance --golden . --require " + usable);
+  CAPTURE(output.out);
   CHECK(output.exit_code == 0);
   CHECK(contains(last_line(output.out), " passed, 0 failed"));
 }
