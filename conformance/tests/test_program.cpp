@@ -1069,6 +1069,8 @@ TEST_CASE("bench refuses what it can't measure, and writes nothing") {
   for (const char *name : {"b", "no"}) {
     CHECK(!std::filesystem::exists(folder / name));
   }
+}
+
 TEST_CASE("bench at every lane kind: exact alone where there is no fast flavour") {
   const TemporaryFolder folder;
   const nlohmann::json kinds = nlohmann::json::parse(run(folder, "info --json").out)["lanes"];
