@@ -1426,7 +1426,7 @@ TEST_CASE("evaluate: argument errors, and nothing is written") {
   CHECK(exattn_evaluate(3, EXATTN_EXACT, scalar, x.data(), y.data(), 10) == EXATTN_ERROR_ENUM);
   CHECK(exattn_evaluate(-1, EXATTN_EXACT, scalar, x.data(), y.data(), 10) == EXATTN_ERROR_ENUM);
   CHECK(exattn_evaluate(exp, 2, scalar, x.data(), y.data(), 10) == EXATTN_ERROR_ENUM);
-  CHECK(exattn_evaluate(exp, EXATTN_EXACT, 6, x.data(), y.data(), 10) == EXATTN_ERROR_LANES_UNKNOWN);
+  CHECK(exattn_evaluate(exp, EXATTN_EXACT, EXATTN_LANES_COUNT, x.data(), y.data(), 10) == EXATTN_ERROR_LANES_UNKNOWN);
   CHECK(exattn_evaluate(exp, EXATTN_EXACT, scalar, nullptr, y.data(), 10) == EXATTN_ERROR_NULL);
   CHECK(exattn_evaluate(exp, EXATTN_EXACT, scalar, x.data(), nullptr, 10) == EXATTN_ERROR_NULL);
   CHECK(exattn_evaluate(exp, EXATTN_EXACT, scalar, shifted(x.data(), 1), y.data(), 9) == EXATTN_ERROR_ALIGNMENT);

@@ -1156,8 +1156,9 @@ TEST_CASE("conformance passes, a line per combination and a summary") {
 TEST_CASE("conformance at every lane kind of this machine") {
   const TemporaryFolder folder;
   write_goldens(folder.get(), kOneKeyGolden, kTwoEqualGolden);
+  const nlohmann::json kinds = nlohmann::json::parse(run(folder, "info --json").out)["lanes"];
   std::string usable;
-  for (const auto &[name, kind] : nlohmann::json::parse(run(folder, "info --json").out)["lanes"].items()) {
+  for (const auto &[name, kind] : kinds.items()) {
     usable += kind["exact"]["kernel"].is_null() ? "" : (usable.empty() ? "" : ",") + name;
   }
   const Output output = run(folder, "conformance --golden . --require " + usable);
