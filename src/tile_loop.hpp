@@ -38,7 +38,7 @@ class TileLoop {
   static constexpr int kPackedKeys = int{kGroupKeys};
   static constexpr int kGroups = int{kBlockKeys} / kPackedKeys; // in a block
   static constexpr int kPartialSums = 16;
-  static constexpr std::int64_t kColumnsGathered = 16; // of values, for few rows
+  static constexpr std::int64_t kColumnsGathered = kMaxStripRows; // of values, for few rows
   static_assert(kPackedKeys % kColumns == 0 && kVectors % kTileVectors == 0 && kTileRows % kStripRows == 0);
   static_assert(kStripRows <= kMaxStripRows && kColumns <= kMaxStripRows);
   // What a call reads in all, up to which it is taken to lie in the processor's caches: to ask for it ahead would only

@@ -27,24 +27,33 @@ inline float widen_float16(std::uint16_t pattern) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | sign);
 }
 
-// to[x] = element x of a row, its elements `stride` apart, for x < count.
-inline void widen(const void *row, Storage storage, std::int64_t stride, std::int64_t count, float *to) {
-  if (storage == Storage::kFloat32) {
-    const float *const from = static_cast<const float *>(row);
+template <class Element, class Widen>
+void widen_each(const Element *from, std::int64_t stride, std::int64_t count, float *to, Widen widen) {
+  if (stride == 1) { // apart, so that compilers make vectors of it
     for (std::int64_t x = 0; x < count; ++x) {
-      to[x] = from[x * stride];
+      to[x] = widen(from[x]);
     }
     return;
   }
-  const std::uint16_t *const from = static_cast<const std::uint16_t *>(row);
-  if (storage == Storage::kBfloat16) {
-    for (std::int64_t x = 0; x < count; ++x) {
-      to[x] = widen_bfloat16(from[x * stride]);
-    }
-  } else {
-    for (std::int64_t x = 0; x < count; ++x) {
-      to[x] = widen_float16(from[x * stride]);
-    }
+  for (std::int64_t x = 0; x < count; ++x) {
+    to[x] = widen(from[x * stride]);
+  }
+}
+
+// to[x] = element x of a row, its elements `stride` apart, for x < count.
+inline void widen(const void *row, Storage storage, std::int64_t stride, std::int64_t count, float *to) {
+  switch (storage) {
+  case Storage::kFloat32:
+    widen_each(static_cast<const float *>(row), stride, count, to, [](float value) { return value; });
+    break;
+  case Storage::kBfloat16:
+    widen_each(static_cast<const std::uint16_t *>(row), stride, count, to,
+               [](std::uint16_t pattern) { return widen_bfloat16(pattern); });
+    break;
+  case Storage::kFloat16:
+    widen_each(static_cast<const std::uint16_t *>(row), stride, count, to,
+               [](std::uint16_t pattern) { return widen_float16(pattern); });
+    break;
   }
 }
 
