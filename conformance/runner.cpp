@@ -111,11 +111,12 @@ exattn_tensor input_tensor(const Elements &elements, const std::vector<std::int6
   return tensor;
 }
 
-// Packed keys of that shape (definition, section 3).
+// Packed keys of that shape (definition, section 3), in groups of 16.
+constexpr std::int64_t kGroupKeys = 16;
 exattn_tensor packed_tensor(const Elements &packed, const std::array<std::int64_t, 4> &shape) {
-  const std::int64_t group = 16 * shape[3];
-  const std::int64_t head = (shape[2] + 15) / 16 * group;
-  return {packed.bytes.data(), dtype_of(packed.storage), 4, {shape[1] * head, head, group, 16}};
+  const std::int64_t group = kGroupKeys * shape[3];
+  const std::int64_t head = (shape[2] + kGroupKeys - 1) / kGroupKeys * group;
+  return {packed.bytes.data(), dtype_of(packed.storage), 4, {shape[1] * head, head, group, kGroupKeys}};
 }
 
 const float *floats(const Elements &elements) {
@@ -221,8 +222,7 @@ Pages put_into_pages(const AttentionParams &params, const KeyPart &part) {
   return result;
 }
 
-// Of packed keys; whether a case's keys can be packed: a page holds whole groups.
-constexpr std::int64_t kGroupKeys = 16;
+// Whether a case's keys can be packed: a page holds whole groups.
 bool can_be_packed(const AttentionCase &item) {
   return !item.params.page_size || *item.params.page_size % kGroupKeys == 0;
 }
