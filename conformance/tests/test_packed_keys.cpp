@@ -219,6 +219,35 @@ TEST_CASE("packed keys: ragged sequences begin at groups, and one without keys a
   CHECK(std::vector<float>(out, out + 3) == std::vector<float>{1.0F, 0.0F, 17.5F});
 }
 
+TEST_CASE("packed keys: a group is read whole, and holds keys of one sequence") {
+  // One group of which 5 keys are there, and an output in the place of a sixteenth; behind the group it is none of it.
+  std::vector<float> keys(17, 0.0F);
+  const std::vector<float> values(5, 2.0F);
+  const float q = 1.0F;
+  exattn_attention_args args = EXATTN_ATTENTION_ARGS_INIT;
+  args.batch = args.heads = args.kv_heads = args.q_len = args.head_dim = args.value_dim = 1;
+  args.kv_len = 5;
+  args.q = {&q, EXATTN_F32, 4, {0, 0, 0, 1}};
+  args.k = {keys.data(), EXATTN_F32, 4, {0, 0, 16, 16}};
+  args.k_layout = EXATTN_K_PACKED;
+  args.v = {values.data(), EXATTN_F32, 4, {0, 0, 1, 1}};
+  args.out = {keys.data() + 15, 0, 4, {1, 1, 1, 1}};
+  CHECK(exattn_attention(&args) == EXATTN_ERROR_OVERLAP);
+  CHECK(keys == std::vector<float>(17, 0.0F));
+  args.out.data = keys.data() + 16;
+  CHECK(exattn_attention(&args) == EXATTN_OK);
+  CHECK(keys[16] == 2.0F);
+
+  // Of two sequences the second begins at key 3.
+  const std::int64_t starts[] = {0, 3, 5};
+  float out[2] = {7.0F, 7.0F};
+  args.batch = 2;
+  args.kv_starts = starts;
+  args.out.data = out;
+  CHECK(exattn_attention(&args) == EXATTN_ERROR_OFFSET);
+  CHECK(std::vector<float>(out, out + 2) == std::vector<float>{7.0F, 7.0F});
+}
+
 TEST_CASE("packed keys: one after the other, or at once, the same bytes") {
   for (const auto &types : kTypes) {
     INFO("from " << types[0] << " to " << types[1]);
