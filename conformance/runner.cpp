@@ -50,6 +50,7 @@ struct Call {
   std::int32_t lanes;
   exattn_pool *pool;
   bool packed;
+  std::int32_t split_keys; // EXATTN_SPLIT_KEYS_*
   const char **kernel;
   std::span<char> message;
 };
@@ -61,6 +62,7 @@ struct Prepared {
   // Fills the states in, which are this object's as it is now.
   std::function<exattn_status(const Call &call, std::vector<StateOutput> &states)> compute;
   std::function<OracleOutputs(std::int32_t flavour)> oracle;
+  bool has_keys = false;
 };
 
 std::size_t element_count(const std::vector<std::int64_t> &shape) {
@@ -330,6 +332,7 @@ public:
     for (std::size_t n = 0; n < parts.size() && status == EXATTN_OK; ++n) {
       exattn_attention_args args = arguments(call.packed ? packed_parts[n] : parts[n]);
       apply(call, args);
+      args.split_keys = call.split_keys;
       if (n > 0) {
         args.state_in = state.data();
         args.state_in_size = state.size();
@@ -439,6 +442,7 @@ Prepared prepare(const AttentionCase &item, const Implementation &implementation
                  std::vector<std::string> &problems) {
   const auto library = std::make_shared<const LibraryCase>(item, pack_too, problems);
   Prepared prepared;
+  prepared.has_keys = true;
   prepared.outputs.push_back({"out", out_shape(item.params), {item.exact.out, item.fast.out}, {}});
   prepared.outputs.push_back({"lse", lse_shape(item.params), {item.exact.lse, item.fast.lse}, {}});
   for (Output &output : prepared.outputs) {
@@ -640,7 +644,9 @@ private:
   std::array<std::optional<OracleOutputs>, 2> outputs;
 };
 
-void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool, Result &result) {
+void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool, std::int32_t split_keys,
+                     Result &result) {
+  result.passed = false;
   for (Output &output : prepared.outputs) {
     for (float &element : output.data) {
       std::memcpy(&element, &kUnwritten, sizeof element);
@@ -649,9 +655,9 @@ void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool
   const char *kernel = nullptr;
   std::array<char, 512> message{};
   const auto start = std::chrono::steady_clock::now();
-  const exattn_status status =
-      prepared.compute({result.flavour, result.lanes, pool, result.packed, &kernel, message}, prepared.states);
-  result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const exattn_status status = prepared.compute(
+      {result.flavour, result.lanes, pool, result.packed, split_keys, &kernel, message}, prepared.states);
+  result.milliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   result.kernel = kernel != nullptr ? kernel : "";
   if (status != EXATTN_OK) {
     result.problems.push_back(std::string(exattn_status_name(status)) + ": " +
@@ -762,7 +768,13 @@ private:
     if (observer.before) {
       observer.before(done, total, result);
     }
-    run_combination(prepared, diagnosis, count.pool.get(), result);
+    run_combination(prepared, diagnosis, count.pool.get(), EXATTN_SPLIT_KEYS_NEVER, result);
+    if (result.passed && prepared.has_keys && count.pool != nullptr) { // and the other way to use threads
+      run_combination(prepared, diagnosis, count.pool.get(), EXATTN_SPLIT_KEYS_ALWAYS, result);
+      if (!result.passed) {
+        result.problems.insert(result.problems.begin(), "with split keys:");
+      }
+    }
     executed.insert({combination.lanes, combination.flavour});
     ++done;
     add(std::move(result));

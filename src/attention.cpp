@@ -12,19 +12,69 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 
 namespace exattn {
 
 namespace {
 
 struct Call {
-  const Kernel *kernel;
-  AttentionPlan plan;
+  const exattn_attention_args &args;
+  const Kernel *kernel = nullptr;
+  AttentionPlan plan{};
+  Cut cut{};
 };
 
-void run_item(const void *context, std::int64_t item, void *slice) {
-  const Call &call = *static_cast<const Call *>(context);
-  call.kernel->attention(call.plan, item, slice);
+struct CallPhase {
+  const Call &call;
+  Phase phase;
+};
+
+void run_item(const void *context, std::int64_t number, void *slice) {
+  const auto &[call, phase] = *static_cast<const CallPhase *>(context);
+  const WorkItem item = work_item(call.args, call.cut, phase, number);
+  if (item.rows > 0) {
+    call.kernel->attention(call.plan, item, slice);
+  }
+}
+
+// With split keys, a phase begins when the one before has ended.
+std::span<const Phase> phases_of(const Cut &cut) {
+  static constexpr Phase kPhases[] = {Phase::kWhole, Phase::kScores, Phase::kWeights, Phase::kValues};
+  return cut.split ? std::span(kPhases).subspan(1) : std::span(kPhases).first(1);
+}
+
+exattn_status find_scratch(const Team &team, Call &call, std::size_t slice_size, const SplitScratch &split,
+                           Scratch &scratch, Message &message) noexcept {
+  std::int32_t workers = 1;
+  for (const Phase phase : phases_of(call.cut)) {
+    workers = std::max(workers, workers_for(team, count_items(call.args, call.cut, phase)));
+  }
+  if (call.args.scratch != nullptr) {
+    scratch.use(call.args.scratch);
+  } else {
+    std::size_t bytes = 0;
+    exattn_status status =
+        measure_scratch(slice_size, workers, call.cut.split ? split : SplitScratch{}, bytes, message);
+    if (status != EXATTN_OK || (status = scratch.allocate(team.pool, bytes, message)) != EXATTN_OK) {
+      return status;
+    }
+  }
+  call.plan.split = reinterpret_cast<float *>(scratch.data() + slice_size * static_cast<std::size_t>(workers));
+  return EXATTN_OK;
+}
+
+exattn_status run_phases(const Team &team, const Call &call, std::size_t slice_size, std::byte *scratch,
+                         Message &message) noexcept {
+  exattn_status status = EXATTN_OK;
+  for (const Phase phase : phases_of(call.cut)) {
+    const CallPhase context{call, phase};
+    const std::int64_t items = count_items(call.args, call.cut, phase);
+    if ((status = run_items(team, {run_item, &context, items, scratch, slice_size}, message)) != EXATTN_OK) {
+      break;
+    }
+  }
+  return status;
 }
 
 // Everything of a state but the rows of sequences, which the kernel has written. state_in may be state_out.
@@ -76,27 +126,24 @@ exattn_status attend(const exattn_attention_args &args, Message &message) noexce
   Choice choice;
   Team team;
   std::size_t slice_size = 0;
-  Call call{};
+  SplitScratch split;
+  Call call{args};
   exattn_status status = choose_kernel(args.lanes, args.flavour, choice, message);
-  if (status != EXATTN_OK || (status = check_attention_sizes(args, team, slice_size, message)) != EXATTN_OK ||
-      (status = check_attention(args, team, slice_size, call.plan, message)) != EXATTN_OK) {
+  if (status != EXATTN_OK || (status = check_attention_sizes(args, team, slice_size, split, message)) != EXATTN_OK ||
+      (status = check_attention(args, team, slice_size, split, call.plan, call.cut, message)) != EXATTN_OK) {
     return status;
   }
   if (args.scale_mode == EXATTN_SCALE_DEFAULT) {
     call.plan.scale = exattn_default_scale(args.head_dim);
   }
   call.kernel = choice.kernel;
-  if (call.plan.items != 0) {
+  if (call.cut.runs != 0) {
+    team.threads = call.cut.threads;
     Scratch scratch;
-    if (args.scratch != nullptr) {
-      scratch.use(args.scratch);
-    } else {
-      status = scratch.allocate(team.pool, slice_size, workers_for(team, call.plan.items), message);
-      if (status != EXATTN_OK) {
-        return status;
-      }
+    if ((status = find_scratch(team, call, slice_size, split, scratch, message)) != EXATTN_OK) {
+      return status;
     }
-    status = run_items(team, {run_item, &call, call.plan.items, scratch.data(), slice_size}, message);
+    status = run_phases(team, call, slice_size, scratch.data(), message);
   }
   if (args.state_out != nullptr) {
     if (status == EXATTN_OK) {
@@ -114,11 +161,9 @@ exattn_status attend(const exattn_attention_args &args, Message &message) noexce
 exattn_status find_scratch_size(const exattn_attention_args &args, std::size_t &bytes, Message &message) noexcept {
   Team team;
   std::size_t slice_size = 0;
-  const exattn_status status = check_attention_sizes(args, team, slice_size, message);
-  if (status != EXATTN_OK || scratch_size(slice_size, team.threads, bytes)) {
-    return status;
-  }
-  return message.fail(EXATTN_ERROR_OVERFLOW, "the scratch of %d threads does not fit in size_t", team.threads);
+  SplitScratch split;
+  const exattn_status status = check_attention_sizes(args, team, slice_size, split, message);
+  return status != EXATTN_OK ? status : measure_scratch(slice_size, team.threads, split, bytes, message);
 }
 
 // What the two size queries have in common.

@@ -388,18 +388,13 @@ exattn_status check_options(const exattn_attention_args &args, Message &message)
     return message.fail(EXATTN_ERROR_ENUM, "k_layout is %d, must be EXATTN_K_ROWS (%d) or EXATTN_K_PACKED (%d)",
                         args.k_layout, EXATTN_K_ROWS, EXATTN_K_PACKED);
   }
+  if (args.reserved != 0) {
+    return message.fail(EXATTN_ERROR_ENUM, "reserved is %d, must be 0", args.reserved);
+  }
   if (args.page_table != nullptr && args.kv_starts != nullptr) {
     return message.fail(EXATTN_ERROR_OPTION, "page_table and kv_starts are both given, at most one of them is allowed");
   }
   return check_page_options(args, args.k_layout == EXATTN_K_PACKED ? kGroupKeys : 1, message);
-}
-
-// The rows of a sequence, and the position of the first.
-std::int64_t rows_of(const exattn_attention_args &args, std::int64_t b) {
-  return args.q_starts == nullptr ? args.q_len : args.q_starts[b + 1] - args.q_starts[b];
-}
-std::int64_t first_position_of(const exattn_attention_args &args, std::int64_t b) {
-  return args.q_offsets == nullptr ? args.q_offset : args.q_offsets[b];
 }
 
 // Where the sequences of a ragged batch start; gives the length of the longest. Without starts, all have that length.
@@ -532,18 +527,7 @@ exattn_status check_pages(const exattn_attention_args &args, Message &message) {
     return EXATTN_OK;
   }
   for (std::int64_t b = 0; b < args.batch; ++b) {
-    // The rows' positions follow each other, so the keys that any of them sees are an interval.
-    const std::int64_t rows = rows_of(args, b);
-    const std::int64_t position = first_position_of(args, b);
-    std::int64_t first = 0;
-    std::int64_t end = rows == 0 ? 0 : present_keys_of(args, b);
-    if (args.window > 0 && position - args.window + 1 > args.kv_offset) {
-      first = position - args.window + 1 - args.kv_offset;
-    }
-    if (args.causal != 0) {
-      const std::int64_t behind = position + rows;
-      end = behind <= args.kv_offset ? 0 : std::min(end, behind - args.kv_offset);
-    }
+    const auto [first, end] = keys_seen(args, b, 0, rows_of(args, b));
     if (first >= end) {
       continue;
     }
@@ -710,7 +694,7 @@ exattn_status check_states(const exattn_attention_args &args, Footprint &in, Foo
 }
 
 exattn_status check_caller_scratch(const exattn_attention_args &args, const Team &team, std::size_t slice_size,
-                                   Footprint &footprint, Message &message) {
+                                   const SplitScratch &split, Footprint &footprint, Message &message) {
   if (args.scratch == nullptr) {
     return args.scratch_size == 0
                ? EXATTN_OK
@@ -718,30 +702,14 @@ exattn_status check_caller_scratch(const exattn_attention_args &args, const Team
                               args.scratch_size);
   }
   std::size_t needed = 0;
-  if (!scratch_size(slice_size, team.threads, needed)) {
-    return message.fail(EXATTN_ERROR_OVERFLOW, "the scratch of %d threads does not fit in size_t", team.threads);
+  const exattn_status status = measure_scratch(slice_size, team.threads, split, needed, message);
+  if (status != EXATTN_OK) {
+    return status;
   }
   if (args.scratch_size < needed) {
     return message.fail(EXATTN_ERROR_SCRATCH, "scratch_size is %zu, must be %zu or more", args.scratch_size, needed);
   }
   return check_bytes("scratch", args.scratch, args.scratch_size, footprint, message);
-}
-
-// A call's work items, for sequences of at most that many rows.
-exattn_status plan_items(const exattn_attention_args &args, std::int64_t longest_rows, AttentionPlan &plan,
-                         Message &message) {
-  plan.rows_per_item = attention_rows_per_item(args.head_dim, args.value_dim);
-  if (args.batch == 0 || args.heads == 0 || longest_rows == 0) {
-    return EXATTN_OK;
-  }
-  const std::int64_t rows = args.heads / args.kv_heads * longest_rows; // no overflow: elements of q were counted
-  plan.items_per_kv_head = (rows - 1) / plan.rows_per_item + 1;
-  if (__builtin_mul_overflow(args.batch, args.kv_heads, &plan.items) ||
-      __builtin_mul_overflow(plan.items, plan.items_per_kv_head, &plan.items)) {
-    return message.fail(EXATTN_ERROR_OVERFLOW, "batch %" PRId64 " sequences of %" PRId64 " rows are too many",
-                        args.batch, longest_rows);
-  }
-  return EXATTN_OK;
 }
 
 exattn_status check_sizes(const exattn_attention_args &args, Message &message) {
@@ -1042,13 +1010,30 @@ exattn_status check_pack_places(const exattn_pack_keys_args &args, const Footpri
 } // namespace
 
 exattn_status check_attention_sizes(const exattn_attention_args &args, Team &team, std::size_t &slice_size,
-                                    Message &message) noexcept {
+                                    SplitScratch &split, Message &message) noexcept {
   exattn_status status = check_sizes(args, message);
   if (status != EXATTN_OK || (status = make_team(args.pool, args.executor, team, message)) != EXATTN_OK) {
     return status;
   }
-  const std::size_t bytes = attention_scratch_bytes(args.head_dim, args.value_dim);
-  slice_size = (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  if (args.split_keys != EXATTN_SPLIT_KEYS_AUTO && args.split_keys != EXATTN_SPLIT_KEYS_NEVER &&
+      args.split_keys != EXATTN_SPLIT_KEYS_ALWAYS) {
+    return message.fail(EXATTN_ERROR_ENUM,
+                        "split_keys is %d, must be EXATTN_SPLIT_KEYS_AUTO (%d), EXATTN_SPLIT_KEYS_NEVER (%d) or "
+                        "EXATTN_SPLIT_KEYS_ALWAYS (%d)",
+                        args.split_keys, EXATTN_SPLIT_KEYS_AUTO, EXATTN_SPLIT_KEYS_NEVER, EXATTN_SPLIT_KEYS_ALWAYS);
+  }
+  slice_size = attention_slice_bytes(args.head_dim, args.value_dim);
+  split = attention_split_scratch(args, team.threads);
+  return EXATTN_OK;
+}
+
+exattn_status measure_scratch(std::size_t slice_size, std::int32_t workers, const SplitScratch &split,
+                              std::size_t &bytes, Message &message) noexcept {
+  if (__builtin_mul_overflow(slice_size, static_cast<std::size_t>(workers), &bytes) ||
+      __builtin_add_overflow(bytes, split.bytes, &bytes) ||
+      __builtin_add_overflow(bytes, kScratchAlignment, &bytes)) { // room to align it
+    return message.fail(EXATTN_ERROR_OVERFLOW, "the scratch of %d threads does not fit in size_t", workers);
+  }
   return EXATTN_OK;
 }
 
@@ -1058,7 +1043,7 @@ exattn_status check_state_size(const exattn_attention_args &args, std::size_t &b
 }
 
 exattn_status check_attention(const exattn_attention_args &args, const Team &team, std::size_t slice_size,
-                              AttentionPlan &plan, Message &message) noexcept {
+                              const SplitScratch &split, AttentionPlan &plan, Cut &cut, Message &message) noexcept {
   plan = {};
   UsedMemory used;
   std::int64_t longest_rows = 0;
@@ -1078,7 +1063,7 @@ exattn_status check_attention(const exattn_attention_args &args, const Team &tea
       (status = check_group_starts(args, message)) != EXATTN_OK || (status = check_pages(args, message)) != EXATTN_OK ||
       (status = check_states(args, used.state_in.footprint, used.state_out.footprint, plan, message)) != EXATTN_OK ||
       (status = check_outputs(args, shapes, used, plan, message)) != EXATTN_OK ||
-      (status = check_caller_scratch(args, team, slice_size, used.scratch.footprint, message)) != EXATTN_OK ||
+      (status = check_caller_scratch(args, team, slice_size, split, used.scratch.footprint, message)) != EXATTN_OK ||
       (status = check_overlaps(used, args.state_in == args.state_out, message)) != EXATTN_OK) {
     return status;
   }
@@ -1106,7 +1091,13 @@ exattn_status check_attention(const exattn_attention_args &args, const Team &tea
   plan.page_table_stride = args.page_table_stride;
   plan.page_size = args.page_size;
   plan.kv_offset = args.kv_offset;
-  return plan_items(args, longest_rows, plan, message);
+  plan.split_rows = split.rows;
+  plan.split_blocks = split.blocks;
+  if (!cut_attention(args, team.threads, split, cut)) {
+    return message.fail(EXATTN_ERROR_OVERFLOW, "batch %" PRId64 " sequences of %" PRId64 " rows are too many",
+                        args.batch, longest_rows);
+  }
+  return EXATTN_OK;
 }
 
 exattn_status measure_packed_keys(std::int64_t batch, std::int64_t kv_heads, std::int64_t kv_len, std::int64_t head_dim,

@@ -4,6 +4,7 @@
 #include "kernel.hpp"
 #include "message.hpp"
 #include "parallel.hpp"
+#include "plan.hpp"
 
 #include "exattn/exattn.h"
 
@@ -26,25 +27,21 @@ exattn_status take_args(const Args *given, Args &args) noexcept {
   return EXATTN_OK;
 }
 
-// The keys of a sequence in a checked call, and how many of them are there.
-inline std::int64_t keys_of(const exattn_attention_args &args, std::int64_t b) noexcept {
-  return args.kv_starts == nullptr ? args.kv_len : args.kv_starts[b + 1] - args.kv_starts[b];
-}
-inline std::int64_t present_keys_of(const exattn_attention_args &args, std::int64_t b) noexcept {
-  return args.kv_lens == nullptr ? keys_of(args, b) : args.kv_lens[b];
-}
-
-// What both attention and its size query need: sizes, heads and threads; gives the team and the bytes of one worker's
-// slice of scratch.
+// What both attention and its size query need: sizes, heads, threads and whether keys may be split; gives the team, the
+// bytes of one worker's slice of scratch, and what split keys need besides.
 exattn_status check_attention_sizes(const exattn_attention_args &args, Team &team, std::size_t &slice_size,
-                                    Message &message) noexcept;
+                                    SplitScratch &split, Message &message) noexcept;
+
+// The bytes of scratch of so many workers.
+exattn_status measure_scratch(std::size_t slice_size, std::int32_t workers, const SplitScratch &split,
+                              std::size_t &bytes, Message &message) noexcept;
 
 // Sizes and heads; gives the bytes of a state.
 exattn_status check_state_size(const exattn_attention_args &args, std::size_t &bytes, Message &message) noexcept;
 
-// Everything else, after check_attention_sizes and the choice of a kernel. Fills in the plan, work items included.
+// Everything else, after check_attention_sizes and the choice of a kernel. Fills in the plan and cuts the call up.
 exattn_status check_attention(const exattn_attention_args &args, const Team &team, std::size_t slice_size,
-                              AttentionPlan &plan, Message &message) noexcept;
+                              const SplitScratch &split, AttentionPlan &plan, Cut &cut, Message &message) noexcept;
 
 // Where the first key of a sequence goes in a call that packs keys.
 inline std::int64_t first_key_of(const exattn_pack_keys_args &args, std::int64_t b) noexcept {

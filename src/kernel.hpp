@@ -65,19 +65,33 @@ struct AttentionPlan {
   const unsigned char *state_in; // rows of a state (definition, section 14), or null: rows start afresh
   unsigned char *state_out;      // rows of a state, or null
 
-  // Work items: the rows that share a KV head, (query row, head of the group) with the head fastest, are cut into
-  // runs of rows_per_item. Item n is run n % items_per_kv_head of KV head n / items_per_kv_head of [batch, kv_heads].
-  // items_per_kv_head is that of the sequence with the most rows; shorter ones have items without a row.
-  std::int64_t rows_per_item; // a multiple of kTileRows
-  std::int64_t items_per_kv_head;
-  std::int64_t items;
+  // Where the phases of calls with split keys hand on what they have computed, for each item: scores, then weights, as
+  // [split_blocks][split_rows][kBlockKeys]; the maximum and the sum of each block as [split_blocks][2][split_rows];
+  // m, l and flags of a state as [split_rows][3].
+  float *split;
+  std::int64_t split_rows, split_blocks;
 };
 
-// Scratch of one worker, in bytes, 64-byte aligned. A function of the head sizes alone.
-std::size_t attention_scratch_bytes(std::int64_t head_dim, std::int64_t value_dim);
+// Floats of an item in split, a multiple of 16.
+constexpr std::int64_t split_floats(std::int64_t rows, std::int64_t blocks) {
+  return (rows * (blocks * (kBlockKeys + 2) + 3) + 15) / 16 * 16;
+}
 
-// How many rows an item has. A function of the head sizes alone.
-std::int64_t attention_rows_per_item(std::int64_t head_dim, std::int64_t value_dim);
+// Which steps of the definition's section 6 an item takes. With split keys, an item of rows takes them in three phases,
+// each cut up further: scores and block maxima by blocks; weights and block sums by blocks; the rest by value columns.
+enum class Phase : std::uint8_t { kWhole, kScores, kWeights, kValues };
+
+// What one worker computes at a time: some rows that share a KV head, (query row, head of the group) with the head
+// fastest, over some key blocks, counted from the first in which a row of the item may see a key, and some value
+// columns. plan.cpp cuts calls into them.
+struct WorkItem {
+  Phase phase;
+  std::int64_t batch, kv_head;
+  std::int64_t first_row, rows;
+  std::int64_t index; // of the item's rows, in split
+  std::int64_t first_block, end_block;
+  std::int64_t first_column, columns;
+};
 
 struct SoftmaxPlan {
   std::int64_t shape[4];
@@ -87,7 +101,7 @@ struct SoftmaxPlan {
 
 struct Kernel {
   const char *name; // "avx2/exact"
-  void (*attention)(const AttentionPlan &plan, std::int64_t item, void *scratch);
+  void (*attention)(const AttentionPlan &plan, const WorkItem &item, void *scratch);
   // Rows first_row .. first_row + rows of the [d0, d1, d2] rows, last dimension fastest.
   void (*softmax)(const SoftmaxPlan &plan, std::int64_t first_row, std::int64_t rows);
   void (*evaluate)(std::int32_t function, const float *x, float *y, std::size_t n);

@@ -147,22 +147,12 @@ exattn_status make_team(exattn_pool *pool, const exattn_executor *executor, Team
   return EXATTN_OK;
 }
 
-bool scratch_size(std::size_t slice_size, std::int32_t workers, std::size_t &bytes) noexcept {
-  return !__builtin_mul_overflow(slice_size, static_cast<std::size_t>(workers), &bytes) &&
-         !__builtin_add_overflow(bytes, kScratchAlignment, &bytes); // room to align it
-}
-
 void Scratch::use(void *memory) noexcept {
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(memory);
   base = static_cast<std::byte *>(memory) + (kScratchAlignment - address % kScratchAlignment) % kScratchAlignment;
 }
 
-exattn_status Scratch::allocate(exattn_pool *pool, std::size_t slice_size, std::int32_t workers,
-                                Message &message) noexcept {
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(slice_size, static_cast<std::size_t>(workers), &bytes)) {
-    return message.fail(EXATTN_ERROR_OVERFLOW, "the scratch of %d workers does not fit in size_t", workers);
-  }
+exattn_status Scratch::allocate(exattn_pool *pool, std::size_t bytes, Message &message) noexcept {
   if (pool != nullptr) {
     pool_lock = std::unique_lock<std::mutex>(pool->scratch_mutex, std::try_to_lock);
   }

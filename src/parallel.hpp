@@ -31,10 +31,6 @@ struct Team {
 // Checks what the caller gave; neither of the two is the calling thread alone.
 exattn_status make_team(exattn_pool *pool, const exattn_executor *executor, Team &team, Message &message) noexcept;
 
-// The bytes that the caller must supply for that many workers, each with a slice of its own, at any alignment.
-// False: it does not fit in size_t.
-bool scratch_size(std::size_t slice_size, std::int32_t workers, std::size_t &bytes) noexcept;
-
 // The scratch of one call.
 class Scratch {
 public:
@@ -42,11 +38,11 @@ public:
   Scratch(const Scratch &) = delete;
   Scratch &operator=(const Scratch &) = delete;
 
-  // From the caller's memory, which scratch_size says is enough.
+  // From the caller's memory, in which it is aligned.
   void use(void *memory) noexcept;
 
   // The pool's own memory, which grows and stays, or, when another call is using that, memory for this call alone.
-  exattn_status allocate(exattn_pool *pool, std::size_t slice_size, std::int32_t workers, Message &message) noexcept;
+  exattn_status allocate(exattn_pool *pool, std::size_t bytes, Message &message) noexcept;
 
   std::byte *data() const noexcept { return base; }
 

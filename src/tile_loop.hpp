@@ -91,22 +91,19 @@ class TileLoop {
   };
 
 public:
-  static void run(const AttentionPlan &plan, std::int64_t item, void *scratch) { TileLoop(plan, item, scratch).run(); }
+  static void run(const AttentionPlan &plan, const WorkItem &item, void *scratch) {
+    TileLoop(plan, item, scratch).run();
+  }
 
 private:
-  TileLoop(const AttentionPlan &plan, std::int64_t item, void *scratch)
-      : call(plan), head_dim(plan.head_dim), value_dim(plan.value_dim), group_heads(plan.heads / plan.kv_heads) {
-    const std::int64_t kv = item / plan.items_per_kv_head;
-    batch = kv / plan.kv_heads;
-    kv_head = kv % plan.kv_heads;
+  TileLoop(const AttentionPlan &plan, const WorkItem &work, void *scratch)
+      : call(plan), item(work), head_dim(plan.head_dim), value_dim(work.columns),
+        group_heads(plan.heads / plan.kv_heads), batch(work.batch), kv_head(work.kv_head) {
     first_query = plan.q_starts != nullptr ? plan.q_starts[batch] : 0;
     first_key = plan.kv_starts != nullptr ? plan.kv_starts[batch] : 0;
     key_count = plan.kv_lens != nullptr     ? plan.kv_lens[batch]
                 : plan.kv_starts != nullptr ? plan.kv_starts[batch + 1] - first_key
                                             : plan.kv_len;
-    const std::int64_t queries = plan.q_starts != nullptr ? plan.q_starts[batch + 1] - first_query : plan.q_len;
-    first_row = (item % plan.items_per_kv_head) * plan.rows_per_item;
-    item_rows = std::min(plan.rows_per_item, group_heads * queries - first_row);
     free_scratch = static_cast<float *>(scratch);
     packing_space = take(kBlockKeys * head_dim);
     score_tile = take(kBlockKeys * kMaxStripRows);
@@ -115,10 +112,7 @@ private:
   }
 
   void run() {
-    if (item_rows <= 0) {
-      return; // an item that a shorter sequence does not have
-    }
-    const std::int64_t strips = (item_rows + kStripRows - 1) / kStripRows;
+    const std::int64_t strips = (item.rows + kStripRows - 1) / kStripRows;
     std::int64_t begin = key_count, end = 0; // keys that any row of the item may see
     Strip strip[kMaxItemRows / kStripRows];
     for (std::int64_t s = 0; s < strips; ++s) {
@@ -130,31 +124,66 @@ private:
         }
       }
     }
-    for (std::int64_t block = begin / kBlockKeys * kBlockKeys; block < end; block += kBlockKeys) {
+    const std::int64_t first = begin / kBlockKeys * kBlockKeys;
+    const std::int64_t blocks = begin < end ? (end - first - 1) / kBlockKeys + 1 : 0;
+    for (std::int64_t s = 0; s < strips && item.phase == Phase::kWeights; ++s) {
+      catch_up(strip[s], std::min(item.first_block, blocks));
+    }
+    for (std::int64_t n = item.first_block; n < std::min(item.end_block, blocks); ++n) {
+      const std::int64_t block = first + n * kBlockKeys;
       locate(block, std::max(begin, block), std::min(end, block + kBlockKeys));
       if (strip[0].few() && bytes_read(end - begin) > kCachedBytes) {
         look_ahead(block, std::max(begin, block), end);
       }
-      pack_keys(block, std::max(begin, block), std::min(end, block + kBlockKeys), strip[0].few());
+      if (item.phase <= Phase::kScores) {
+        pack_keys(block, std::max(begin, block), std::min(end, block + kBlockKeys), strip[0].few());
+      }
       for (std::int64_t s = 0; s < strips; ++s) {
-        const Visibility visible = visibility(strip[s], block); // 4
-        if (visible.empty()) {
-          continue;
-        }
-        Float maximum[kVectors], shift[kVectors], sum[kVectors], alpha[kVectors];
-        scores(strip[s], block, visible, maximum);      // 6.1, and the block's part of 6.2
-        raise_maximum(strip[s], maximum, shift, alpha); // 6.2, and alpha of 6.5
-        weights(strip[s], visible, shift, sum);         // 6.3, 6.4
-        rescale_sum(strip[s], alpha, sum);              // 6.5 for l
-        values(strip[s], block, visible, alpha);        // 6.5 for acc, 6.6
+        take_block(strip[s], n, block);
       }
     }
-    for (std::int64_t s = 0; s < strips; ++s) {
+    for (std::int64_t s = 0; s < strips && (item.phase == Phase::kWhole || item.phase == Phase::kValues); ++s) {
       if (call.state_out != nullptr) {
         save_state(strip[s]); // 14
       }
       finish(strip[s]); // 6.7, 6.8
     }
+  }
+
+  // The n-th block of the item, whose first key is `block`. With split keys, one phase of it.
+  void take_block(Strip &strip, std::int64_t n, std::int64_t block) {
+    if (item.phase != Phase::kWhole) {
+      score_tile = kept_tile(strip, n);
+    }
+    const Visibility visible = visibility(strip, block); // 4
+    if (visible.empty()) {
+      if (item.phase == Phase::kScores) {
+        std::fill_n(kept_maximum(strip, n), strip.rows, -kInfinity);
+      }
+      return;
+    }
+    Float maximum[kVectors], shift[kVectors], sum[kVectors], alpha[kVectors];
+    if (item.phase <= Phase::kScores) {
+      scores(strip, block, visible, maximum); // 6.1, and the block's part of 6.2
+    } else {
+      recall(kept_maximum(strip, n), strip.rows, maximum);
+    }
+    if (item.phase == Phase::kScores) {
+      keep(maximum, strip.rows, kept_maximum(strip, n));
+      return;
+    }
+    raise_maximum(strip, maximum, shift, alpha); // 6.2, and alpha of 6.5
+    if (item.phase <= Phase::kWeights) {
+      weights(strip, visible, shift, sum); // 6.3, 6.4
+    } else {
+      recall(kept_sum(strip, n), strip.rows, sum);
+    }
+    if (item.phase == Phase::kWeights) {
+      keep(sum, strip.rows, kept_sum(strip, n));
+      return;
+    }
+    rescale_sum(strip, alpha, sum);       // 6.5 for l
+    values(strip, block, visible, alpha); // 6.5 for acc, 6.6
   }
 
   float *take(std::int64_t floats) {
@@ -179,8 +208,8 @@ private:
     strip.acc = take(value_dim * kStripRows);
     strip.m = take(kStripRows);
     strip.l = take(kStripRows);
-    strip.first = first_row + index * kStripRows;
-    strip.rows = std::min<std::int64_t>(kStripRows, item_rows - index * kStripRows);
+    strip.first = item.first_row + index * kStripRows;
+    strip.rows = std::min<std::int64_t>(kStripRows, item.rows - index * kStripRows);
     strip.all_begin = 0;
     strip.all_end = key_count;
     std::memset(strip.acc, 0, static_cast<std::size_t>(value_dim * kStripRows) * sizeof(float));
@@ -257,18 +286,24 @@ private:
 
   std::int64_t state_row(std::int64_t h, std::int64_t i) const {
     const std::int64_t b = call.q_starts != nullptr ? 0 : batch;
-    return ((b * call.heads + h) * call.q_len + first_query + i) * state_row_bytes(value_dim);
+    return ((b * call.heads + h) * call.q_len + first_query + i) * state_row_bytes(call.value_dim);
   }
 
   void load_state(Strip &strip, std::int64_t r, std::int64_t h, std::int64_t i) const {
     const unsigned char *const from = call.state_in + state_row(h, i);
-    const std::uint32_t flags = load_le32(from + 8);
-    strip.m[r] = std::bit_cast<float>(load_le32(from));
-    strip.l[r] = std::bit_cast<float>(load_le32(from + 4));
+    const unsigned char *row = from; // m, l and flags
+    if (item.phase == Phase::kWeights && item.first_block == 0) {
+      std::memcpy(kept_state(strip, r), row, 12);
+    } else if (item.phase == Phase::kValues) { // a state in place may hold those of its end already
+      row = reinterpret_cast<const unsigned char *>(kept_state(strip, r));
+    }
+    const std::uint32_t flags = load_le32(row + 8);
+    strip.m[r] = std::bit_cast<float>(load_le32(row));
+    strip.l[r] = std::bit_cast<float>(load_le32(row + 4));
     strip.saw_key[r] = strip.saw_key[r] || (flags & kStateSawKey) != 0;
     strip.sink[r] = (flags & kStateHasSink) != 0;
     for (std::int64_t x = 0; x < value_dim; ++x) {
-      acc_at(strip, r, x) = std::bit_cast<float>(load_le32(from + 12 + 4 * x));
+      acc_at(strip, r, x) = std::bit_cast<float>(load_le32(from + 12 + 4 * (item.first_column + x)));
     }
   }
 
@@ -277,11 +312,13 @@ private:
     for (std::int64_t r = 0; r < strip.rows; ++r) {
       const std::int64_t row = strip.first + r;
       unsigned char *const to = call.state_out + state_row(head(row), query_row(row));
-      store_le32(to, word(strip.m[r] == 0.0F ? 0.0F : strip.m[r]));
-      store_le32(to + 4, word(strip.l[r]));
-      store_le32(to + 8, (strip.saw_key[r] ? kStateSawKey : 0U) | (strip.sink[r] ? kStateHasSink : 0U));
+      if (item.first_column == 0) {
+        store_le32(to, word(strip.m[r] == 0.0F ? 0.0F : strip.m[r]));
+        store_le32(to + 4, word(strip.l[r]));
+        store_le32(to + 8, (strip.saw_key[r] ? kStateSawKey : 0U) | (strip.sink[r] ? kStateHasSink : 0U));
+      }
       for (std::int64_t x = 0; x < value_dim; ++x) {
-        store_le32(to + 12 + 4 * x, word(acc_at(strip, r, x)));
+        store_le32(to + 12 + 4 * (item.first_column + x), word(acc_at(strip, r, x)));
       }
     }
   }
@@ -359,26 +396,37 @@ private:
   void locate(std::int64_t block, std::int64_t begin, std::int64_t end) {
     const bool one_page = call.page_table == nullptr || begin / call.page_size == (end - 1) / call.page_size;
     values_in_place = one_page && call.v.storage == Storage::kFloat32 && call.v.stride[3] == 1;
-    locate_rows(call.k, key_row_keys(), begin, end, key_row + (begin - block) / key_row_keys());
-    locate_rows(call.v, 1, begin, end, value_row + (begin - block));
+    locate_rows(call.k, key_row_keys(), 0, begin, end, key_row + (begin - block) / key_row_keys());
+    locate_rows(call.v, 1, item.first_column, begin, end, value_row + (begin - block));
   }
 
   // Of keys and values, by a call all of whose sequences are like this one.
   std::int64_t bytes_read(std::int64_t keys) const {
-    const std::int64_t row = head_dim * element_bytes(call.k.storage) + value_dim * element_bytes(call.v.storage);
+    const std::int64_t row = head_dim * element_bytes(call.k.storage) + call.value_dim * element_bytes(call.v.storage);
     return call.batch * call.kv_heads * keys * row;
   }
 
-  // While few rows work on the keys of a block, its values are brought, and then the keys of the next block.
+  // While few rows work on the keys of a block, its values are brought, and then the keys of the next block. With split
+  // keys, a phase reads one of the two, and brings those of the next block.
   void look_ahead(std::int64_t block, std::int64_t begin, std::int64_t end) {
     const std::int64_t next = block + kBlockKeys, keys = std::clamp<std::int64_t>(end - next, 0, kBlockKeys);
-    values_ahead = {value_row + (begin - block), std::min(end, next) - begin,
-                    value_dim * element_bytes(call.v.storage)};
-    if (keys > 0) {
-      locate_rows(call.k, key_row_keys(), next, next + keys, next_key_row);
+    const std::int64_t value_bytes = value_dim * element_bytes(call.v.storage);
+    if (item.phase == Phase::kValues) {
+      if (keys > 0) {
+        locate_rows(call.v, 1, item.first_column, next, next + keys, next_row);
+      }
+      ahead_of_values = {next_row, keys, value_bytes};
+      return;
     }
-    keys_ahead = {next_key_row, (keys + key_row_keys() - 1) / key_row_keys(),
-                  key_row_keys() * head_dim * element_bytes(call.k.storage)};
+    if (keys > 0) {
+      locate_rows(call.k, key_row_keys(), 0, next, next + keys, next_row);
+    }
+    const typename Few::Ahead next_keys = {next_row, (keys + key_row_keys() - 1) / key_row_keys(),
+                                           key_row_keys() * head_dim * element_bytes(call.k.storage)};
+    ahead_of_keys = item.phase == Phase::kScores
+                        ? next_keys
+                        : typename Few::Ahead{value_row + (begin - block), std::min(end, next) - begin, value_bytes};
+    ahead_of_values = next_keys;
   }
 
   // How many keys a row of k holds.
@@ -387,14 +435,14 @@ private:
   }
 
   // row_keys: how many keys a row of the tensor holds. Pages and ragged sequences begin with a row.
-  void locate_rows(const StridedStorage &tensor, std::int64_t row_keys, std::int64_t begin, std::int64_t end,
-                   const unsigned char **row) const {
+  void locate_rows(const StridedStorage &tensor, std::int64_t row_keys, std::int64_t column, std::int64_t begin,
+                   std::int64_t end, const unsigned char **row) const {
     const std::int64_t size = element_bytes(tensor.storage), page_rows = call.page_size / row_keys;
     begin /= row_keys;
     end = (end + row_keys - 1) / row_keys;
     const auto run = [&](std::int64_t b, std::int64_t key, std::int64_t count) {
-      const unsigned char *const from =
-          bytes_of(tensor) + (b * tensor.stride[0] + kv_head * tensor.stride[1] + key * tensor.stride[2]) * size;
+      const std::int64_t first = b * tensor.stride[0] + kv_head * tensor.stride[1] + key * tensor.stride[2];
+      const unsigned char *const from = bytes_of(tensor) + (first + column * tensor.stride[3]) * size;
       for (std::int64_t n = 0; n < count; ++n) {
         *row++ = from + n * tensor.stride[2] * size;
       }
@@ -554,7 +602,7 @@ private:
   void few_scores(const Strip &strip, std::int64_t block, const Visibility &visible, bool biased,
                   Float (&maximum)[kVectors]) {
     const int first = visible.any_begin / kPackedKeys, last = (visible.any_end + kPackedKeys - 1) / kPackedKeys;
-    Few::products(strip.queries, strip.rows, head_dim, block_keys, first, last, score_tile, values_ahead);
+    Few::products(strip.queries, strip.rows, head_dim, block_keys, first, last, score_tile, ahead_of_keys);
     float largest[kStripRows];
     std::fill(largest, largest + kStripRows, -kInfinity);
     for (std::int64_t r = 0; r < strip.rows; ++r) {
@@ -800,7 +848,7 @@ private:
     }
     typename Few::Values of{};
     of.acc_stride = value_dim;
-    of.ahead = &keys_ahead;
+    of.ahead = &ahead_of_values;
     const std::int64_t chunk = values_in_place ? value_dim : kColumnsGathered;
     for (std::int64_t x = 0; x < value_dim; x += chunk) {
       const std::int64_t columns = std::min(chunk, value_dim - x);
@@ -955,6 +1003,57 @@ private:
     return spare_tile;
   }
 
+  // ---- Split keys: what a phase keeps for the next ones ----
+
+  // Of the item.
+  float *kept() const {
+    return call.split + item.index * split_floats(call.split_rows, call.split_blocks);
+  }
+  // Of a strip of it.
+  float *kept_tile(const Strip &strip, std::int64_t n) const {
+    return kept() + (n * call.split_rows + strip.first - item.first_row) * kBlockKeys;
+  }
+  float *kept_maximum(const Strip &strip, std::int64_t n) const {
+    return kept() + call.split_rows * (call.split_blocks * kBlockKeys + 2 * n) + strip.first - item.first_row;
+  }
+  float *kept_sum(const Strip &strip, std::int64_t n) const {
+    return kept_maximum(strip, n) + call.split_rows;
+  }
+  float *kept_state(const Strip &strip, std::int64_t r) const {
+    const std::int64_t row = strip.first - item.first_row + std::min(r, strip.rows - 1);
+    return kept() + call.split_rows * call.split_blocks * (kBlockKeys + 2) + 3 * row;
+  }
+
+  static void keep(const Float (&numbers)[kVectors], std::int64_t rows, float *to) {
+    float lane[kStripRows];
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) {
+      Lanes::store(lane + n * kWidth, numbers[n]);
+    }
+    std::copy(lane, lane + rows, to);
+  }
+
+  static void recall(const float *from, std::int64_t rows, Float (&numbers)[kVectors]) {
+    float lane[kStripRows];
+    for (std::int64_t r = 0; r < kStripRows; ++r) {
+      lane[r] = from[std::min(r, rows - 1)];
+    }
+#pragma GCC unroll 16
+    for (int n = 0; n < kVectors; ++n) {
+      numbers[n] = Lanes::load(lane + n * kWidth);
+    }
+  }
+
+  // 6.2 for the blocks before the item's first.
+  void catch_up(Strip &strip, std::int64_t blocks) const {
+    for (std::int64_t n = 0; n < blocks; ++n) {
+      const float *const maximum = kept_maximum(strip, n);
+      for (std::int64_t r = 0; r < strip.rows; ++r) {
+        strip.m[r] = std::max(strip.m[r], maximum[r]);
+      }
+    }
+  }
+
   // ---- 6.7 Output, 6.8 Log-sum-exp ----
 
   void finish(Strip &strip) {
@@ -971,7 +1070,7 @@ private:
       }
       Lanes::store(m, canonical<Lanes>(Lanes::add(Lanes::load(m), logarithm<Lanes, Flavour>(sum))));
     }
-    float *out[kStripRows];
+    float *out[kStripRows] = {};
     for (std::int64_t r = 0; r < strip.rows; ++r) {
       const std::int64_t row = strip.first + r, h = head(row), i = query_row(row);
       if (strip.few()) {
@@ -983,9 +1082,9 @@ private:
         }
       }
       if (call.out.data != nullptr) {
-        out[r] = call.out.data + place(call.out.stride, h, i);
+        out[r] = call.out.data + place(call.out.stride, h, i) + item.first_column * call.out.stride[3];
       }
-      if (call.lse.data != nullptr) {
+      if (call.lse.data != nullptr && item.first_column == 0) {
         call.lse.data[place(call.lse.stride, h, i)] = strip.m[r];
       }
     }
@@ -1001,21 +1100,21 @@ private:
   }
 
   const AttentionPlan &call;
-  const std::int64_t head_dim, value_dim, group_heads;
-  std::int64_t batch, kv_head;
+  const WorkItem &item;
+  const std::int64_t head_dim, value_dim, group_heads; // value_dim: the item's columns
+  const std::int64_t batch, kv_head;
   std::int64_t first_query, first_key; // of the sequence, where it lies in ragged tensors
   std::int64_t key_count;              // of the sequence
-  std::int64_t first_row, item_rows;   // of the KV head's group
   float *free_scratch;                 // what is not taken yet
   float *packing_space;                // [kGroups][head_dim][kPackedKeys]
   typename Few::Keys block_keys;       // of the block
-  float *score_tile;                   // [kBlockKeys][kStripRows]: scores, then weights
+  float *score_tile;                   // [kBlockKeys][kStripRows]: scores, then weights; may be kept_tile
   float *seen_tile;                    // [kBlockKeys][kStripRows]: Visibility::seen
   float *spare_tile; // [kBlockKeys][kStripRows]: biases of scores; then [kBlockKeys][kColumns]: values
   bool values_in_place;
-  typename Few::Ahead values_ahead, keys_ahead;
+  typename Few::Ahead ahead_of_keys, ahead_of_values; // what is asked for while they are worked on
   const unsigned char *key_row[kBlockKeys], *value_row[kBlockKeys],
-      *next_key_row[kBlockKeys]; // packed keys: a row is a group
+      *next_row[kBlockKeys]; // packed keys: a row is a group
 };
 
 } // namespace exattn

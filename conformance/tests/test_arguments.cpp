@@ -385,6 +385,12 @@ const std::vector<Provocation> &provocations() {
          p.use_ragged_keys();
          p.kv_starts = {3, 5, 5};
        }},
+      {"split_keys 3", EXATTN_ERROR_ENUM,
+       "split_keys is 3, must be EXATTN_SPLIT_KEYS_AUTO (0), EXATTN_SPLIT_KEYS_NEVER (1) or EXATTN_SPLIT_KEYS_ALWAYS "
+       "(2)",
+       [](Call &p) { p.args.split_keys = 3; }},
+      {"reserved 1", EXATTN_ERROR_ENUM, "reserved is 1, must be 0", [](Call &p) { p.args.reserved = 1; }},
+      {"split_keys -1", EXATTN_ERROR_ENUM, "split_keys is -1, must be ", [](Call &p) { p.args.split_keys = -1; }},
       {"causal 2", EXATTN_ERROR_ENUM, "causal is 2, must be 0 or 1", [](Call &p) { p.args.causal = 2; }},
       {"fully_masked -1", EXATTN_ERROR_ENUM, "fully_masked is -1", [](Call &p) { p.args.fully_masked = -1; }},
       // heads
@@ -883,7 +889,11 @@ const std::vector<Provocation> &provocations() {
          p.args.executor = &executor;
        }},
       // An executor that runs nothing leaves everything untouched as well; others are in test_threads.cpp.
-      {"executor that runs nothing", EXATTN_ERROR_EXECUTOR, "0 of ", [](Call &p) { p.args.executor = &an_executor; }},
+      {"executor that runs nothing", EXATTN_ERROR_EXECUTOR, "0 of ", 
+       [](Call &p) {
+         p.args.executor = &an_executor;
+         p.args.split_keys = EXATTN_SPLIT_KEYS_ALWAYS; // so small a call would not ask the executor otherwise
+       }},
   };
   return all;
 }
@@ -1284,6 +1294,9 @@ TEST_CASE("attention: the size query asks for sizes and threads only") {
   args.heads = 3;
   CHECK(exattn_attention_scratch_size(&args, &bytes) == EXATTN_ERROR_HEADS);
   args.heads = 0;
+  args.split_keys = 3;
+  CHECK(exattn_attention_scratch_size(&args, &bytes) == EXATTN_ERROR_ENUM);
+  args.split_keys = EXATTN_SPLIT_KEYS_AUTO;
   args.pool = a_pool();
   args.executor = &an_executor;
   CHECK(exattn_attention_scratch_size(&args, &bytes) == EXATTN_ERROR_THREADS);

@@ -87,6 +87,7 @@ TEST_CASE("c++: attention from shapes, serial, on a pool, on threads of one's ow
 
   Problem third(2, 4, 2, 40, 64, 8, 5);
   args.out.data = third.out.data();
+  args.split_keys = EXATTN_SPLIT_KEYS_ALWAYS; // on all threads, however small it is
   std::size_t largest = 0;
   const exattn::executor executor(3, [&](std::size_t count, const exattn::executor::task &task) {
     largest = count;

@@ -79,10 +79,12 @@ struct Variant {
   Kind kind = Kind::lanes;
   std::int64_t parameter = 0;
   std::int32_t lanes = EXATTN_LANES_SCALAR;
+  std::int64_t split = 0; // above 0: the same with keys split, on so many threads
 };
 
 std::string label(const Variant &variant) {
-  const std::string name = kKindNames[static_cast<std::size_t>(variant.kind)];
+  const std::string name =
+      (variant.split > 0 ? "split " : "") + std::string(kKindNames[static_cast<std::size_t>(variant.kind)]);
   switch (variant.kind) {
   case Kind::lanes:
     return name + " " + exattn_lanes_name(variant.lanes);
@@ -102,7 +104,8 @@ std::string label(const Variant &variant) {
 }
 
 std::string describe(const Variant &variant) {
-  return label(variant) + " on " + exattn_lanes_name(variant.lanes);
+  return label(variant) + " on " + exattn_lanes_name(variant.lanes) +
+         (variant.split > 0 ? " by " + std::to_string(variant.split) + " threads" : "");
 }
 
 exattn_pool *pool_of(std::int64_t threads) {
@@ -313,9 +316,17 @@ std::optional<Rows> over_packed_keys(const Attention &attention, const CallProbl
   return row_by_row(attention, p, s, layout, lanes);
 }
 
+Attention with_split_keys(const Attention &attention, std::int64_t threads) {
+  return [&attention, threads](exattn_attention_args args) {
+    args.split_keys = EXATTN_SPLIT_KEYS_ALWAYS;
+    args.pool = pool_of(threads);
+    return attention(args);
+  };
+}
+
 // Nothing where the variant does not apply to the problem.
-std::optional<Rows> compute(const Attention &attention, const CallProblem &p, const Sequence &s,
-                            const Variant &variant) {
+std::optional<Rows> compute(const Attention &plainly, const CallProblem &p, const Sequence &s, const Variant &variant) {
+  const Attention attention = variant.split > 0 ? with_split_keys(plainly, variant.split) : plainly;
   const std::int64_t n = variant.parameter;
   const std::int32_t lanes = variant.lanes;
   Layout layout;
@@ -502,6 +513,10 @@ std::vector<Variant> simpler(const Variant &variant) {
     result.push_back(variant);
     result.back().lanes = EXATTN_LANES_SCALAR;
   }
+  if (variant.split > 1) {
+    result.push_back(variant);
+    result.back().split = 1;
+  }
   const bool rows = variant.kind == Kind::chunks || variant.kind == Kind::truncated;
   const bool edge = variant.kind == Kind::resumed;
   if ((rows && variant.parameter > 1) || (edge && variant.parameter > 0)) {
@@ -598,6 +613,16 @@ std::vector<Variant> variants_of(const CallProblem &p) {
   add(Kind::resumed_batch, {0, 1, 2, 3});
   add(Kind::packed, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   add(Kind::arrangement, {0, 1, 2, 3, 4, 5, 6});
+  // With split keys, what differs in how keys and values are found, in the rows of an item, and in states.
+  for (std::size_t n = 0, plain = all.size(); n < plain; ++n) {
+    const Kind kind = all[n].kind;
+    if (kind == Kind::lanes || kind == Kind::batch || kind == Kind::ragged || kind == Kind::paged ||
+        kind == Kind::packed || kind == Kind::resumed_everywhere || kind == Kind::resumed_in_place ||
+        kind == Kind::resumed_batch || kind == Kind::arrangement) {
+      all.push_back(all[n]);
+      all.back().split = 1 + static_cast<std::int64_t>((p.seed + n) % 3);
+    }
+  }
   return all;
 }
 

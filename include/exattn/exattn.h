@@ -194,6 +194,17 @@ enum {
   EXATTN_K_PACKED = 1 /**< packed: 16 keys side by side, see exattn_packed_keys */
 };
 
+/** Whether the keys of a row may be shared out among threads. Never changes a bit: the order of all operations on a row
+ * stays that of the definition. It takes scratch that grows with the keys: 4 bytes for each key and query row, and some
+ * for each 64 keys. */
+enum {
+  EXATTN_SPLIT_KEYS_AUTO = 0,  /**< where rows and heads alone would leave threads idle, and it is faster */
+  EXATTN_SPLIT_KEYS_NEVER = 1, /**< the scratch never depends on q_len and kv_len */
+  EXATTN_SPLIT_KEYS_ALWAYS = 2 /**< also where it is slower, on one thread too: for tests */
+};
+/** What scratch for split keys may take if split_limit is 0. Calls that would need more do not split keys. */
+#define EXATTN_SPLIT_LIMIT_DEFAULT ((size_t)64 << 20)
+
 /** One attention call: for every b, h, i: out[b,h,i,:] = softmax(scale * q[b,h,i,:] k^T + mask[b,h,i,:]) v.
  * Start from EXATTN_ATTENTION_ARGS_INIT; every field that is left zero means "none" or "default".
  *
@@ -258,6 +269,9 @@ typedef struct exattn_attention_args {
 
   void *scratch;       /**< exattn_attention_scratch_size bytes, any alignment; or null: the library allocates */
   size_t scratch_size; /**< bytes at scratch */
+  size_t split_limit;  /**< the most bytes of scratch for split keys; 0: EXATTN_SPLIT_LIMIT_DEFAULT */
+  int32_t split_keys;  /**< EXATTN_SPLIT_KEYS_* */
+  int32_t reserved;    /**< 0 */
 
   exattn_pool *pool;               /**< threads to use, or null */
   const exattn_executor *executor; /**< the caller's threads, or null; not together with pool. Neither: serial */
@@ -279,7 +293,8 @@ typedef struct exattn_attention_args {
     sizeof(exattn_attention_args), EXATTN_EXACT, EXATTN_LANES_AUTO, 0, 0, 0, 0, 0, 0, 0, EXATTN_TENSOR_NONE,           \
         EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE, EXATTN_TENSOR_NONE,            \
         EXATTN_TENSOR_NONE, 0, EXATTN_SCALE_DEFAULT, 0, EXATTN_FULLY_MASKED_NAN, 0, 0, 0, 0, NULL, NULL, NULL, NULL,   \
-        NULL, NULL, NULL, 0, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, NULL, 0                             \
+        NULL, NULL, NULL, 0, 0, 0, 0, NULL, 0, NULL, 0, NULL, 0, 0, EXATTN_SPLIT_KEYS_AUTO, 0, NULL, NULL, NULL, NULL, \
+        0                                                                                                              \
   }
 
 /** Computes attention. Everything is checked first: with any status but EXATTN_OK and EXATTN_ERROR_EXECUTOR
@@ -288,7 +303,9 @@ typedef struct exattn_attention_args {
 EXATTN_API exattn_status exattn_attention(const exattn_attention_args *args);
 
 /** Scratch bytes that exattn_attention needs for these arguments (pointers in them may be null). The size depends
- * on head_dim, value_dim and the number of threads, never on q_len or kv_len. */
+ * on head_dim, value_dim and the number of threads alone, but where keys may be split: with more than one thread and
+ * too few rows and heads for them, up to split_limit are added. EXATTN_ERROR_NULL, _STRUCT_SIZE, _SIZE, _HEADS,
+ * _OVERFLOW, _THREADS, _ENUM. */
 EXATTN_API exattn_status exattn_attention_scratch_size(const exattn_attention_args *args, size_t *bytes);
 
 /** Bytes of a state of these arguments (definition, section 14): it holds, for every row, what is needed to go on with

@@ -542,7 +542,8 @@ inline void pack_keys(exattn_pack_keys_args args) {
   }
 }
 
-/// Bytes of scratch that attention needs with these arguments, if you supply it. Throws as attention does.
+/// Bytes of scratch that attention needs with these arguments, if you supply it. With threads it may grow with kv_len,
+/// up to split_limit and not with EXATTN_SPLIT_KEYS_NEVER. Throws as attention does.
 inline std::size_t scratch_size(const exattn_attention_args &args) {
   return detail::ask(&exattn_attention_scratch_size, args);
 }
