@@ -833,11 +833,32 @@ private:
     for (int n = 0; n < kVectors; ++n) {
       rescale = rescale || !Lanes::all(Lanes::equal(alpha[n], Lanes::broadcast(1.0F)));
     }
-    std::int64_t x = 0;
-    for (; x + kColumns <= value_dim; x += kColumns) {
-      value_columns<kColumns>(strip, visible, alpha, rescale, x);
+    for (BlockValues values = values_from(visible, 0); values.columns > 0;
+         values = values_from(visible, values.x + values.columns)) {
+      value_columns<kColumns>(strip, visible, alpha, rescale, values);
     }
-    rest_of_values<kColumns / 2>(strip, visible, alpha, rescale, x);
+  }
+
+  // Columns of the block's values, as binary32.
+  struct BlockValues {
+    const float *value;      // of the first key that any row sees
+    std::int64_t stride;     // between keys
+    std::int64_t x, columns; // the first column, and how many
+  };
+
+  // From column x on: all, if they can be read in place, else as many as there is room for.
+  BlockValues values_from(const Visibility &visible, std::int64_t x) {
+    if (values_in_place) {
+      const float *const value = reinterpret_cast<const float *>(value_row[visible.any_begin]) + x;
+      return {value, call.v.stride[2], x, value_dim - x};
+    }
+    const std::int64_t stride = call.v.stride[3], offset = x * stride * element_bytes(call.v.storage);
+    const std::int64_t columns = std::min(value_dim - x, kColumnsGathered);
+    float *to = spare_tile;
+    for (int key = visible.any_begin; key < visible.any_end; ++key, to += columns) {
+      widen(value_row[key] + offset, call.v.storage, stride, columns, to);
+    }
+    return {spare_tile, columns, x, columns};
   }
 
   void few_values(Strip &strip, std::int64_t block, const Visibility &visible, const Float (&alpha)[kVectors]) {
@@ -849,11 +870,9 @@ private:
     typename Few::Values of{};
     of.acc_stride = value_dim;
     of.ahead = &ahead_of_values;
-    const std::int64_t chunk = values_in_place ? value_dim : kColumnsGathered;
-    for (std::int64_t x = 0; x < value_dim; x += chunk) {
-      const std::int64_t columns = std::min(chunk, value_dim - x);
-      const float *const gathered = values_in_place ? nullptr : gather_values(visible, x, columns);
-      of.value_stride = values_in_place ? call.v.stride[2] : columns;
+    for (BlockValues values = values_from(visible, 0); values.columns > 0;
+         values = values_from(visible, values.x + values.columns)) {
+      of.value_stride = values.stride;
       for (std::int64_t r = 0, together = 0; r < strip.rows; r += together) {
         const Interval sees = interval(strip, r, block);
         const int begin = std::max(sees.begin, visible.any_begin), end = std::min(sees.end, visible.any_end);
@@ -863,14 +882,13 @@ private:
         }
         of.keys = end - begin;
         of.weight = score_of(r) + begin;
-        of.value = values_in_place ? reinterpret_cast<const float *>(value_row[begin]) + x
-                                   : gathered + (begin - visible.any_begin) * columns;
+        of.value = values.value + (begin - visible.any_begin) * values.stride;
         if (visible.seen != nullptr) {
           of.seen_stride = call.mask_bool.stride[3];
           of.seen = strip.mask_bool[r] + (block + begin) * of.seen_stride;
         }
-        of.acc = strip.acc + r * value_dim + x;
-        Few::values(of, alphas + r, together, columns);
+        of.acc = strip.acc + r * value_dim + values.x;
+        Few::values(of, alphas + r, together, values.columns);
       }
     }
   }
@@ -885,50 +903,27 @@ private:
     return count;
   }
 
-  template <int columns>
-  void rest_of_values(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors], bool rescale,
-                      std::int64_t x) {
-    if constexpr (columns > 0) {
-      if (x + columns <= value_dim) {
-        value_columns<columns>(strip, visible, alpha, rescale, x);
-        x += columns;
-      }
-      rest_of_values<columns / 2>(strip, visible, alpha, rescale, x);
-    }
-  }
-
+  // In tiles of so many columns, and what is left in narrower ones.
   template <int columns>
   void value_columns(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors], bool rescale,
-                     std::int64_t x) {
-    const float *value;
-    std::int64_t stride;
-    if (values_in_place) {
-      value = reinterpret_cast<const float *>(value_row[visible.any_begin]) + x;
-      stride = call.v.stride[2];
-    } else {
-      value = gather_values(visible, x, columns);
-      stride = columns;
-    }
+                     BlockValues values) {
+    for (; values.columns >= columns; values.columns -= columns, values.value += columns, values.x += columns) {
 #pragma GCC unroll 16
-    for (int n = 0; n < kVectors; n += kTileVectors) {
-      value_tile<columns>(strip, visible, alpha, rescale, {value, stride, x, n});
+      for (int n = 0; n < kVectors; n += kTileVectors) {
+        value_tile<columns>(strip, visible, alpha, rescale, values, n);
+      }
+    }
+    if constexpr (columns > 1) {
+      value_columns<columns / 2>(strip, visible, alpha, rescale, values);
     }
   }
-
-  // Values from the first key that any row sees on, `stride` apart, for columns from x on; vectors of rows from the
-  // given one on.
-  struct ValueTile {
-    const float *value;
-    std::int64_t stride, x;
-    int vector;
-  };
 
   template <int columns>
   void value_tile(Strip &strip, const Visibility &visible, const Float (&alpha)[kVectors], bool rescale,
-                  ValueTile tile) {
-    const std::int64_t stride = tile.stride;
-    const float *value = tile.value;
-    float *const place = strip.acc + tile.x * kStripRows + tile.vector * kWidth;
+                  const BlockValues &values, int vector) {
+    const std::int64_t stride = values.stride;
+    const float *value = values.value;
+    float *const place = strip.acc + values.x * kStripRows + vector * kWidth;
     Float acc[columns][kTileVectors];
 #pragma GCC unroll 16
     for (int c = 0; c < columns; ++c) {
@@ -936,21 +931,21 @@ private:
       for (int n = 0; n < kTileVectors; ++n) {
         acc[c][n] = Lanes::load(place + c * kStripRows + n * kWidth);
         if (rescale) {
-          acc[c][n] = Lanes::multiply(acc[c][n], alpha[tile.vector + n]);
+          acc[c][n] = Lanes::multiply(acc[c][n], alpha[vector + n]);
         }
       }
     }
-    const float *weight = score_tile + visible.any_begin * kStripRows + tile.vector * kWidth;
+    const float *weight = score_tile + visible.any_begin * kStripRows + vector * kWidth;
     int key = visible.any_begin;
     for (; key < visible.all_begin; ++key, value += stride, weight += kStripRows) {
-      add_seen_value<columns>(visible, key, tile.vector, weight, value, acc);
+      add_seen_value<columns>(visible, key, vector, weight, value, acc);
     }
 #pragma GCC unroll 4
     for (; key < visible.all_end; ++key, value += stride, weight += kStripRows) {
       add_value<columns>(weight, value, acc);
     }
     for (; key < visible.any_end; ++key, value += stride, weight += kStripRows) {
-      add_seen_value<columns>(visible, key, tile.vector, weight, value, acc);
+      add_seen_value<columns>(visible, key, vector, weight, value, acc);
     }
 #pragma GCC unroll 16
     for (int c = 0; c < columns; ++c) {
@@ -991,16 +986,6 @@ private:
         acc[c][n] = Lanes::select(sees, Flavour::muladd(p, Lanes::broadcast(value[c]), acc[c][n]), acc[c][n]);
       }
     }
-  }
-
-  // Columns of values that can't be read in place, for the keys that any row sees.
-  const float *gather_values(const Visibility &visible, std::int64_t x, std::int64_t columns) {
-    const std::int64_t stride = call.v.stride[3], offset = x * stride * element_bytes(call.v.storage);
-    float *to = spare_tile;
-    for (int key = visible.any_begin; key < visible.any_end; ++key, to += columns) {
-      widen(value_row[key] + offset, call.v.storage, stride, columns, to);
-    }
-    return spare_tile;
   }
 
   // ---- Split keys: what a phase keeps for the next ones ----
