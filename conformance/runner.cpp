@@ -270,6 +270,27 @@ KeyPart from_whole_groups(const AttentionParams &params, const KeyPart &part) {
   return result;
 }
 
+// A mask over such keys: with a column for every place that they have, unless it has one for all.
+struct Mask {
+  Elements elements;
+  std::vector<std::int64_t> shape;
+};
+
+Mask over_whole_groups(const Elements &elements, const std::vector<std::int64_t> &shape) {
+  if (shape.back() == 1) {
+    return {elements, shape};
+  }
+  const std::size_t width = element_size(elements.storage), from = static_cast<std::size_t>(shape.back()) * width;
+  Mask mask{{}, shape};
+  mask.shape.back() = (shape.back() + kGroupKeys - 1) / kGroupKeys * kGroupKeys;
+  const std::size_t to = static_cast<std::size_t>(mask.shape.back()) * width;
+  mask.elements = unused(elements.storage, element_count(mask.shape) * width);
+  for (std::size_t row = 0; row * from < elements.bytes.size(); ++row) {
+    std::memcpy(mask.elements.bytes.data() + row * to, elements.bytes.data() + row * from, from);
+  }
+  return mask;
+}
+
 // Keys of that shape, packed.
 Elements pack(const Elements &k, const std::array<std::int64_t, 4> &shape) {
   std::size_t bytes = 0;
@@ -319,6 +340,10 @@ public:
         packed_parts.push_back(packed(part));
       }
       parts.push_back(std::move(part));
+    }
+    if (pack_too && item.params.kv_starts) {
+      mask = item.mask ? over_whole_groups(inputs.mask, item.mask->shape) : Mask{};
+      mask_bool = item.mask_bool ? over_whole_groups(inputs.mask_bool, item.mask_bool->shape) : Mask{};
     }
   }
 
@@ -407,11 +432,14 @@ private:
       args.page_size = *params.page_size;
       args.pages = part.pages->pages;
     }
+    const bool spread = part.packed && params.kv_starts;
     if (item.mask) {
-      args.mask = input_tensor(inputs.mask, item.mask->shape, part.keys.first);
+      args.mask = spread ? input_tensor(mask.elements, mask.shape, part.keys.first)
+                         : input_tensor(inputs.mask, item.mask->shape, part.keys.first);
     }
     if (item.mask_bool) {
-      args.mask_bool = input_tensor(inputs.mask_bool, item.mask_bool->shape, part.keys.first);
+      args.mask_bool = spread ? input_tensor(mask_bool.elements, mask_bool.shape, part.keys.first)
+                              : input_tensor(inputs.mask_bool, item.mask_bool->shape, part.keys.first);
     }
     if (params.scale_bits) {
       args.scale_mode = EXATTN_SCALE_GIVEN;
@@ -425,8 +453,7 @@ private:
     args.sinks = item.sinks ? floats(inputs.sinks) : nullptr;
     args.alibi_slopes = item.alibi ? floats(inputs.alibi) : nullptr;
     args.q_offsets = params.q_offsets ? params.q_offsets->data() : nullptr;
-    // Sequences of packed keys may have been spread.
-    args.kv_lens = params.kv_lens || (part.packed && params.kv_starts) ? part.keys.kv_lens.data() : nullptr;
+    args.kv_lens = params.kv_lens || spread ? part.keys.kv_lens.data() : nullptr;
     args.q_starts = params.q_starts ? params.q_starts->data() : nullptr;
     args.kv_starts = params.kv_starts ? part.keys.kv_starts.data() : nullptr;
     args.kv_offset = part.keys.first;
@@ -436,6 +463,7 @@ private:
   const AttentionCase &item;
   AttentionInputs inputs;
   std::vector<CallPart> parts, packed_parts;
+  Mask mask, mask_bool; // for ragged keys that are packed
 };
 
 Prepared prepare(const AttentionCase &item, const Implementation &implementation, bool pack_too,
