@@ -217,7 +217,8 @@ enum {
  *   n % page_size of the page page_table[b * page_table_stride + n / page_size]. Entries of pages in which
  *   no row of the sequence sees a key by kv_len, causal and window are not looked at.
  * - Packed keys (k_layout): k lies as exattn_packed_keys says, and is read without being rearranged first. page_size
- * must be a multiple of 16, and with kv_starts so must be the start of every sequence that has keys (by kv_lens). */
+ * must be a multiple of 16, and with kv_starts so must be the start of every sequence that has keys (by kv_lens);
+ *   a mask then has a column for every place from one start to the next. */
 typedef struct exattn_attention_args {
   size_t struct_size; /**< sizeof(exattn_attention_args) */
 
