@@ -1061,8 +1061,8 @@ TEST_CASE("bench refuses what it can't measure, and writes nothing") {
   check_refused(folder, "bench --shape 1,1,1,1,1,9 --page-size 9000000000000000000", "more than 2^40 elements");
   check_refused(folder, "bench --shape 2,1,1,1,2000000000,1 --page-size 1", "more than 2^31 - 1 pages");
   check_refused(folder, "bench --storage f64", "f64 not in {f32,bf16,f16}");
-  check_refused(folder, "bench --page-size 0", "--page-size");
-  check_refused(folder, "bench --rounds 0", "--rounds");
+  check_refused(folder, "bench --page-size 0", "--page-size: '0' is not an integer of at least 1");
+  check_refused(folder, "bench --rounds 0", "--rounds: '0' is not an integer of at least 1");
   check_refused(folder, "bench --svg no/b.svg", "no/b.svg");
   check_refused(folder, "bench --json b --svg b", "b");
   check_refused(folder, "bench --threads 2 memory", "bench memory: --threads is for bench without memory");

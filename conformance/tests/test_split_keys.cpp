@@ -104,7 +104,7 @@ TEST_CASE("split keys: the scratch asked for is what is used, whatever it holds"
       reference.args.flavour = flavour;
       REQUIRE(reference.run() == EXATTN_OK);
       for (const std::size_t threads : {1U, 3U}) {
-        for (const unsigned char fill : {0x00, 0xFF}) { // zeros and NaN
+        for (const unsigned char fill : std::array<unsigned char, 2>{0x00, 0xFF}) { // zeros and NaN
           INFO(heads << " heads, " << threads << " threads");
           Problem problem(1, heads, 1, 1, 300, 5, 37);
           problem.args.lanes = lanes;

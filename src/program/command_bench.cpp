@@ -15,10 +15,10 @@ namespace {
 struct BenchOptions {
   std::vector<std::string> shapes;
   std::string storage = kStorages[EXATTN_F32];
-  std::int64_t page_size = 0;
+  std::string page_size;
   std::string lanes = "auto";
   std::string threads = "1";
-  int rounds = 0;
+  std::string rounds;
   std::string json, benchmark_json, svg;
 };
 
@@ -58,7 +58,9 @@ std::vector<Shape> shapes_of(const BenchOptions &options) {
   }
   for (Shape &shape : shapes) {
     set_storage(shape, options.storage);
-    set_page_size(shape, options.page_size);
+    if (!options.page_size.empty()) {
+      set_page_size(shape, parse_integer(options.page_size, "--page-size", 1));
+    }
   }
   return shapes;
 }
@@ -153,6 +155,11 @@ void bench(const BenchOptions &options) {
   };
   const std::unique_ptr<OutputFile> json = open(options.json), benchmark_json = open(options.benchmark_json),
                                     svg = open(options.svg);
+  constexpr std::int64_t kMostRounds = 1'000'000;
+  const std::int64_t rounds = options.rounds.empty() ? 0 : parse_integer(options.rounds, "--rounds", 1);
+  if (rounds > kMostRounds) {
+    throw InputError("--rounds: " + options.rounds + " is more than 1000000");
+  }
   Turns turns;
   std::vector<Measurement> measurements;
   std::printf("%s", bench_table_head().c_str());
@@ -161,7 +168,7 @@ void bench(const BenchOptions &options) {
     for (const Shape &shape : shapes) {
       BenchProblem problem(shape);
       for (const std::int32_t lanes : kinds) {
-        measurements.push_back(measure(turns, problem, shape, lanes, pool, options.rounds));
+        measurements.push_back(measure(turns, problem, shape, lanes, pool, static_cast<int>(rounds)));
         std::printf("%s", bench_table_row(measurements.back()).c_str());
         std::fflush(stdout);
       }
@@ -196,12 +203,10 @@ void add_bench(CLI::App &app, int &exit_code) {
       ->check(CLI::IsMember(std::vector<std::string>(kStorages.begin(), kStorages.end())).description(""))
       ->capture_default_str();
   command->add_option("--page-size", options->page_size, "Keys and values in pages of so many keys, in no order")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber.description(""));
+      ->type_name("N");
   command->add_option("--lanes", options->lanes, "Lane kinds, or all")->type_name("NAMES")->capture_default_str();
   command->add_option("--threads", options->threads, "Numbers of threads")->type_name("N,...")->capture_default_str();
-  command->add_option("--rounds", options->rounds, "Rounds (default: as many as fit 3 seconds)")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--rounds", options->rounds, "Rounds (default: as many as fit 3 seconds)")->type_name("N");
   command->add_option("--json", options->json, "Write the figures to this file");
   command->add_option("--benchmark-json", options->benchmark_json,
                       "Write every round to this file, as Google Benchmark's tools (compare.py) read it");
