@@ -552,6 +552,22 @@ TEST_CASE("attention: key blocks lie at absolute positions") {
   });
 }
 
+TEST_CASE("attention: each key of a block has a weight of its own") {
+  // Weights 1 to 64: the sum of j (j + 1) is 87360, that of j + 1 is 2080.
+  std::vector<float> logits;
+  for (int key = 0; key < 64; ++key) {
+    logits.push_back(std::log(static_cast<float>(key + 1)));
+  }
+  on_every_kernel([&](std::int32_t lanes, std::int32_t flavour) {
+    for (const std::size_t rows : {1U, 17U}) { // alone, and side by side
+      INFO("rows " << rows);
+      Counting call(lanes, flavour, 1, 1, 1, static_cast<std::int64_t>(rows), 64);
+      call.use_logits(logits);
+      call.check(std::vector<double>(rows, 42.0), std::vector<double>(rows, std::log(2080.0)));
+    }
+  });
+}
+
 TEST_CASE("attention: the block sum, term by term") {
   // l of one block is the sum of its weights, and a state shows it.
   std::vector<float> logits = exattn::tests::some_numbers(11, 64);
