@@ -23,10 +23,10 @@ class Arguments(ctypes.Structure):
         (SIZE, "struct_size"), (INT32, "flavour lanes"),
         (INT64, "batch heads kv_heads q_len kv_len head_dim value_dim"), (Tensor, "q k v mask mask_bool out lse"),
         (FLOAT, "scale"), (INT32, "scale_mode causal fully_masked"), (INT64, "q_offset window"), (FLOAT, "softcap"),
-        (INT32, "reserved"), (POINTER, "sinks alibi_slopes q_offsets kv_lens q_starts kv_starts page_table"),
+        (INT32, "k_layout"), (POINTER, "sinks alibi_slopes q_offsets kv_lens q_starts kv_starts page_table"),
         (INT64, "page_table_stride page_size pages kv_offset"), (POINTER, "state_in"), (SIZE, "state_in_size"),
-        (POINTER, "state_out"), (SIZE, "state_out_size"), (POINTER, "scratch"), (SIZE, "scratch_size"),
-        (POINTER, "pool executor kernel message"), (SIZE, "message_size")) for name in names.split()]
+        (POINTER, "state_out"), (SIZE, "state_out_size"), (POINTER, "scratch"),
+        (SIZE, "scratch_size split_limit"), (INT32, "split_keys reserved"), (POINTER, "pool executor kernel message"), (SIZE, "message_size")) for name in names.split()]
 
 
 class Exattn:
