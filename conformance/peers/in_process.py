@@ -26,7 +26,8 @@ class Arguments(ctypes.Structure):
         (INT32, "k_layout"), (POINTER, "sinks alibi_slopes q_offsets kv_lens q_starts kv_starts page_table"),
         (INT64, "page_table_stride page_size pages kv_offset"), (POINTER, "state_in"), (SIZE, "state_in_size"),
         (POINTER, "state_out"), (SIZE, "state_out_size"), (POINTER, "scratch"),
-        (SIZE, "scratch_size split_limit"), (INT32, "split_keys reserved"), (POINTER, "pool executor kernel message"), (SIZE, "message_size")) for name in names.split()]
+        (SIZE, "scratch_size split_limit"), (INT32, "split_keys reserved"),
+        (POINTER, "pool executor kernel message"), (SIZE, "message_size")) for name in names.split()]
 
 
 class Exattn:
