@@ -323,6 +323,21 @@ TEST_CASE("attention: windows count the row itself") {
   });
 }
 
+TEST_CASE("attention: windows that begin in a block whose end is visible") {
+  // Row i sees the keys i to 63 + i: the first row all of the first block, the others its end.
+  on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
+    Counting call(lanes, flavour, 1, 1, 1, 17, 80);
+    call.args.causal = 1;
+    call.args.q_offset = 63;
+    call.args.window = 64;
+    std::vector<double> outputs;
+    for (int row = 0; row < 17; ++row) {
+      outputs.push_back(31.5 + row);
+    }
+    call.check(outputs, std::vector<double>(17, std::log(64.0)));
+  });
+}
+
 TEST_CASE("attention: visibility is decided row by row") {
   // Row i sees the keys 0 to i, whatever rows are computed side by side.
   on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
