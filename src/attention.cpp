@@ -70,7 +70,8 @@ exattn_status run_phases(const Team &team, const Call &call, std::size_t slice_s
   for (const Phase phase : phases_of(call.cut)) {
     const CallPhase context{call, phase};
     const std::int64_t items = count_items(call.args, call.cut, phase);
-    if ((status = run_items(team, {run_item, &context, items, scratch, slice_size}, message)) != EXATTN_OK) {
+    const Work work{run_item, &context, items, scratch, slice_size, call.cut.in_order};
+    if ((status = run_items(team, work, message)) != EXATTN_OK) {
       break;
     }
   }

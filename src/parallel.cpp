@@ -83,30 +83,49 @@ exattn_status try_threads(std::int32_t threads) {
   return status;
 }
 
-// One run_items. Workers pull items from a counter, so an executor that runs fewer tasks than it was given, or runs
-// them one after the other, still gets all items done.
+// Items that follow each other. Alone in its cache line, since mostly one worker takes from it.
+struct alignas(kScratchAlignment) Share {
+  std::atomic<std::uint64_t> next = 0;
+  std::uint64_t end = 0;
+};
+
+// One run_items. Workers pull items from counters, and from all of them in the end, so an executor that runs fewer
+// tasks than it was given, or runs them one after the other, still gets all items done.
 struct Job {
+  Job(const Work &w, std::uint64_t n) : work(w), workers(n), shares(w.one_share ? 1 : std::min(n, kMostShares)) {
+    // As equal as can be, and without a product that could overflow.
+    const std::uint64_t items = static_cast<std::uint64_t>(work.items), each = items / shares, more = items % shares;
+    for (std::uint64_t s = 0; s < shares; ++s) {
+      share[s].next = s * each + std::min(s, more);
+      share[s].end = (s + 1) * each + std::min(s + 1, more);
+    }
+  }
+
+  static constexpr std::uint64_t kMostShares = 64;
   const Work &work;
   const std::uint64_t workers;
+  const std::uint64_t shares;
+  Share share[kMostShares];
   std::atomic<std::uint64_t> next_worker = 0; // a worker's slice is its order of arrival, never the task's index
-  std::atomic<std::uint64_t> next_item = 0;
   std::atomic<std::uint64_t> done = 0;
   std::atomic<std::uint64_t> running = 0;
 };
 
-void run_worker(void *context, std::size_t) noexcept {
+void run_worker(void *context, std::size_t task) noexcept {
   Job &job = *static_cast<Job *>(context);
   job.running.fetch_add(1);
   const std::uint64_t worker = job.next_worker.fetch_add(1);
   if (worker < job.workers) {
     const Work &work = job.work;
     void *slice = work.scratch == nullptr ? nullptr : work.scratch + worker * work.slice_size;
-    const std::uint64_t items = static_cast<std::uint64_t>(work.items);
     std::uint64_t done = 0;
     const FpEnvironment environment;
-    for (std::uint64_t item = job.next_item.fetch_add(1); item < items; item = job.next_item.fetch_add(1)) {
-      work.run(work.context, static_cast<std::int64_t>(item), slice);
-      ++done;
+    for (std::uint64_t s = 0; s < job.shares; ++s) {
+      Share &share = job.share[(task + s) % job.shares];
+      for (std::uint64_t item = share.next.fetch_add(1); item < share.end; item = share.next.fetch_add(1)) {
+        work.run(work.context, static_cast<std::int64_t>(item), slice);
+        ++done;
+      }
     }
     job.done.fetch_add(done);
   }
@@ -188,7 +207,7 @@ exattn_status run_items(const Team &team, const Work &work, Message &message) no
     return EXATTN_OK;
   }
   const std::size_t workers = static_cast<std::size_t>(workers_for(team, work.items));
-  Job job{work, workers};
+  Job job(work, workers);
   bool threw = false;
   if (workers == 1) {
     run_worker(&job, 0); // nothing to share out, so no thread is woken

@@ -53,12 +53,17 @@ private:
 };
 
 // Items 0 .. items - 1, each of which run(context, item, slice) computes. Slices are slice_size bytes apart.
+//
+// Each task begins with a share of the items that follow each other, and then helps with what is left of the others'.
+// Items next to each other mostly read the same keys and values, which so stay with one processor. In one share, all
+// items begin in their order.
 struct Work {
   void (*run)(const void *context, std::int64_t item, void *slice) = nullptr;
   const void *context = nullptr;
   std::int64_t items = 0;
   std::byte *scratch = nullptr; // null: every slice is null
   std::size_t slice_size = 0;
+  bool one_share = false;
 };
 
 // How many workers a number of items keeps busy.

@@ -16,6 +16,9 @@ constexpr std::int64_t kPasses = 3;
 // Reading the keys and values takes as long as computing with so many rows.
 constexpr std::int64_t kLeastRows = 4;
 constexpr std::int64_t kColumnsOfALine = 16; // floats of a cache line
+// Floats between the slices of workers. Processors read ahead of what is read in order, even into the next slice, and so
+// take lines from the one that writes them: without the gap, both of two threads were 10 % slower on Zen 5.
+constexpr std::int64_t kGap = 4096;
 
 // Nothing here is as large but what overflows elsewhere.
 constexpr std::int64_t kMost = INT64_MAX;
@@ -135,7 +138,7 @@ KeyRange keys_seen(const exattn_attention_args &args, std::int64_t b, std::int64
 std::size_t attention_slice_bytes(std::int64_t head_dim, std::int64_t value_dim) noexcept {
   const std::int64_t block = kBlockKeys * (head_dim + 3 * kMaxStripRows); // packed keys; three tiles
   const std::int64_t row = head_dim + value_dim + 2;                      // query, accumulators, m and l
-  const std::int64_t floats = block + most_rows_per_item(head_dim, value_dim) * row;
+  const std::int64_t floats = block + most_rows_per_item(head_dim, value_dim) * row + kGap;
   return static_cast<std::size_t>((floats + 15) / 16 * 16) * sizeof(float);
 }
 
@@ -205,6 +208,8 @@ bool cut_attention(const exattn_attention_args &args, std::int32_t threads, cons
     cut.passes = kPasses;
     cut.heaviest = load_of(args, cut.rows_per_item).heaviest;
   }
+  // Heavy items first, so that threads end together; but with a head for each thread, its items are enough.
+  cut.in_order = cut.passes > 1 || (args.causal != 0 && args.kv_heads < cut.threads);
   return true;
 }
 

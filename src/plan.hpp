@@ -54,6 +54,7 @@ struct Cut {
   std::int64_t rows_per_item = kMaxStripRows;
   std::int64_t runs = 0;
   std::int64_t passes = 1;   // items with more to do come in earlier passes
+  bool in_order = false;     // items must begin in the order of their numbers
   std::int64_t heaviest = 0; // what the one with the most to do has, in rows times blocks
   bool split = false;
   std::int64_t blocks = 0, pieces = 0; // key blocks of an item, and how many such items a run has
