@@ -102,10 +102,10 @@ struct Job {
   }
 
   static constexpr std::uint64_t kMostShares = 64;
+  Share share[kMostShares];
   const Work &work;
   const std::uint64_t workers;
   const std::uint64_t shares;
-  Share share[kMostShares];
   std::atomic<std::uint64_t> next_worker = 0; // a worker's slice is its order of arrival, never the task's index
   std::atomic<std::uint64_t> done = 0;
   std::atomic<std::uint64_t> running = 0;
@@ -120,8 +120,9 @@ void run_worker(void *context, std::size_t task) noexcept {
     void *slice = work.scratch == nullptr ? nullptr : work.scratch + worker * work.slice_size;
     std::uint64_t done = 0;
     const FpEnvironment environment;
+    const std::uint64_t own = task % job.shares; // an executor may call with any index
     for (std::uint64_t s = 0; s < job.shares; ++s) {
-      Share &share = job.share[(task + s) % job.shares];
+      Share &share = job.share[(own + s) % job.shares];
       for (std::uint64_t item = share.next.fetch_add(1); item < share.end; item = share.next.fetch_add(1)) {
         work.run(work.context, static_cast<std::int64_t>(item), slice);
         ++done;

@@ -173,6 +173,7 @@ struct Witness {
   std::vector<std::atomic<int>> runs;
   std::atomic<int> clashes = 0;
   std::function<void(std::int64_t)> also;
+  bool one_share = false;
 
   static void run(const void *context, std::int64_t item, void *slice) {
     Witness &self = *static_cast<Witness *>(const_cast<void *>(context));
@@ -196,7 +197,7 @@ struct Witness {
     std::array<char, 200> buffer{};
     Message message(buffer.data(), buffer.size());
     const exattn_status status =
-        run_items(team, {run, this, static_cast<std::int64_t>(runs.size()), aligned, kSlice}, message);
+        run_items(team, {run, this, static_cast<std::int64_t>(runs.size()), aligned, kSlice, one_share}, message);
     if (text != nullptr) {
       *text = buffer.data();
     }
@@ -292,6 +293,26 @@ TEST_CASE("items: each once, and no slice for two workers at a time") {
       }
     }
   }
+}
+
+TEST_CASE("items: each task begins with its share, and in one share they begin in their order") {
+  const ParallelFor reversed = [](std::size_t count, Task task, void *context) {
+    for (std::size_t n = count; n-- > 0;) {
+      task(context, n);
+    }
+  };
+  const exattn_executor executor = executor_of(reversed, 3);
+  std::vector<std::int64_t> order;
+  Witness witness(8);
+  witness.also = [&](std::int64_t item) { order.push_back(item); };
+  CHECK(witness.run_on({nullptr, &executor, 3}) == EXATTN_OK);
+  CHECK(order == std::vector<std::int64_t>{6, 7, 0, 1, 2, 3, 4, 5});
+  Witness in_order(8);
+  order.clear();
+  in_order.one_share = true;
+  in_order.also = witness.also;
+  CHECK(in_order.run_on({nullptr, &executor, 3}) == EXATTN_OK);
+  CHECK(order == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
 }
 
 TEST_CASE("items: no more tasks than items and threads, and none for a single one") {
