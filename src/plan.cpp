@@ -18,7 +18,7 @@ constexpr std::int64_t kLeastRows = 4;
 constexpr std::int64_t kColumnsOfALine = 16; // floats of a cache line
 // Floats between the slices of workers. Processors read ahead of what is read in order, even into the next slice, and
 // so take lines from the one that writes them: without the gap, both of two threads were 10 % slower on Zen 5.
-constexpr std::int64_t kGap = 4096;
+constexpr std::int64_t kGap = 1792; // 7 KiB: a slice stays below 128 KiB for head_dim 128
 
 // Nothing here is as large but what overflows elsewhere.
 constexpr std::int64_t kMost = INT64_MAX;

@@ -41,9 +41,9 @@ class TileLoop {
   static constexpr std::int64_t kColumnsGathered = kMaxStripRows; // of values, for few rows
   static_assert(kPackedKeys % kColumns == 0 && kVectors % kTileVectors == 0 && kTileRows % kStripRows == 0);
   static_assert(kStripRows <= kMaxStripRows && kColumns <= kMaxStripRows);
-  // What a call reads in all, up to which it is taken to lie in the processor's caches: to ask for it ahead would only
-  // cost time.
-  static constexpr std::int64_t kCachedBytes = std::int64_t{16} << 20;
+  // What a call reads in all, up to which it is taken to lie in a second-level cache: to ask for it ahead would only
+  // cost time. From the third level, 9 MiB took a fifth less time on a Xeon, and as long as before on Zen 5.
+  static constexpr std::int64_t kCachedBytes = std::int64_t{1} << 20;
   // With one lane there is nothing that few rows could leave idle.
   static constexpr int kFewRows = kWidth == 1 ? 0 : kStripRows / 2;
 

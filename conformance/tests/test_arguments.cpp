@@ -1258,6 +1258,12 @@ TEST_CASE("attention: scratch from the caller, at any alignment, exactly as larg
       CHECK(twice <= 2 * bytes);
     }
   }
+  for (const std::int64_t head_dim : {1, 64, 128}) {
+    const Problem problem(1, 1, 1, 5, 7, head_dim, head_dim);
+    std::size_t bytes = 0;
+    REQUIRE(exattn_attention_scratch_size(&problem.args, &bytes) == EXATTN_OK);
+    CHECK(bytes <= 128 * 1024 + 64); // of a worker, and what aligning takes
+  }
 
   Problem problem(1, 4, 2, 40, 64, 16, 24);
   problem.make_means();
