@@ -2,6 +2,7 @@
 # Looks into what was built. Usage, with NM and OBJDUMP in the environment when they are not the plain names:
 #   check_objects.sh symbols OBJECT...        each kernel object offers its one symbol and asks for nothing unusual
 #   check_objects.sh instructions OBJECT...   each holds the instructions of its lane kind and flavour, no others
+#   check_objects.sh loops OBJECT...          in optimised ones, the loops over products keep their sums in registers
 #   check_objects.sh static LIBRARY           every strong global symbol of the static library is exattn's
 #   check_objects.sh shared LIBRARY HEADER    the shared library exports the functions of the header, no more, no less
 # A kernel object is named exattn_kernel_<lanes>_<flavour>.o.
@@ -92,6 +93,24 @@ check_instructions() {
   esac
 }
 
+# The products of the scores and of the values are each summed in an innermost loop. Such loops add as often as they
+# multiply, or fuse both; exponentials do not. Those for edges of blocks, with fewer products, may do as they can.
+check_loops() {
+  name=$(basename "$1" .o)
+  "$OBJDUMP" -dC --no-show-raw-insn "$1" | awk -f "$(dirname "$0")/inner_loops.awk" |
+    awk -F'\t' '$4 == $5 && $4 + $6 >= 16' >"$work/loops"
+  count=$(wc -l <"$work/loops")
+  [ "$count" -ge 2 ] || fail "$name: $count innermost loops over products were found"
+  spilling=$(awk -F'\t' '$8 + $9 > 0 {
+    printf "\n  %s at %s: %d stores of vectors to the stack, %d calls", $1, $2, $8, $9
+  }' "$work/loops")
+  [ -z "$spilling" ] || fail "$name: innermost loops over products:$spilling"
+  # A vector operation that is called costs more than itself: registers are spilled for it.
+  called=$("$NM" --defined-only "$1" | grep -E ' [tT] _ZNK?5xsimd' | sed -n '1,3p' || true)
+  [ -z "$called" ] || fail "$name: functions of xsimd that were not inlined, among them:
+$called"
+}
+
 check_static() {
   strangers=$("$NM" --defined-only --extern-only "$1" | awk 'NF == 3 && $2 !~ /^[WVu]$/ { print $3 }' |
     grep -Ev '^(exattn_|_ZT?[A-Z]*N?K?6exattn)' || true)
@@ -113,7 +132,7 @@ $(cat "$work/diff")"
 
 kind=${1:-}
 [ $# -ge 2 ] || {
-  echo "usage: check_objects.sh symbols|instructions|static|shared FILE..." >&2
+  echo "usage: check_objects.sh symbols|instructions|loops|static|shared FILE..." >&2
   exit 2
 }
 shift
@@ -121,7 +140,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 listing=$work/listing
 case $kind in
-symbols | instructions)
+symbols | instructions | loops)
   for object in "$@"; do
     "check_$kind" "$object"
   done
