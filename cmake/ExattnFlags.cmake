@@ -65,6 +65,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 set(EXATTN_OPTIONS_avx512_fast ${EXATTN_OPTIONS_avx512_exact} -mfma)
 set(EXATTN_OPTIONS_avx512n_exact ${EXATTN_OPTIONS_avx512_exact})
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Scheduled before registers are given out, 16 products would be alive at once, and sums spilled.
+  set(EXATTN_OPTIONS_neon64_exact -fno-schedule-insns)
+endif()
 
 # For every kernel. The one place for options that make kernels fast. GCC takes an int that sizes an array in a template
 # for a conversion that could change its sign.

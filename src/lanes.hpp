@@ -339,7 +339,10 @@ struct Neon64Lanes : VectorLanes<xsimd::neon64>, VectorTranspose<xsimd::neon64> 
   static constexpr int weights_together = 4;
   static constexpr int few_rows_together = 4;
   static constexpr int few_rows_columns = 4;
-  // xsimd 8.1.0 divides by an approximate reciprocal here.
+  // xsimd 8.1.0 calls functions for these two,
+  static Integer bits(Float value) { return vreinterpretq_u32_f32(value); }
+  static Float from_bits(Integer value) { return vreinterpretq_f32_u32(value); }
+  // and divides by an approximate reciprocal here.
   static Float divide(Float a, Float b) { return vdivq_f32(a, b); }
   static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
 };

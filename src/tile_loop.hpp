@@ -660,11 +660,12 @@ private:
   }
 
   void dot_products(const float *queries, const float *keys, Float (&dot)[kColumns][kTileVectors]) const {
+    Float sum[kColumns][kTileVectors]; // not dot, which Clang would store in every step
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
 #pragma GCC unroll 16
       for (int n = 0; n < kTileVectors; ++n) {
-        dot[c][n] = Lanes::broadcast(0.0F);
+        sum[c][n] = Lanes::broadcast(0.0F);
       }
     }
 #pragma GCC unroll 4
@@ -679,11 +680,18 @@ private:
         const Float key = Lanes::broadcast(keys[c]);
 #pragma GCC unroll 16
         for (int n = 0; n < kTileVectors; ++n) {
-          dot[c][n] = Flavour::muladd(query[n], key, dot[c][n]);
+          sum[c][n] = Flavour::muladd(query[n], key, sum[c][n]);
         }
       }
       queries += kStripRows;
       keys += kPackedKeys;
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+#pragma GCC unroll 16
+      for (int n = 0; n < kTileVectors; ++n) {
+        dot[c][n] = sum[c][n];
+      }
     }
   }
 
