@@ -24,8 +24,8 @@ struct FewRows {
   static constexpr int kPartialSums = 16;
   static_assert(kPackedKeys % kWidth == 0);
 
-  // Rows of keys or values that are read next. They are asked for one by one, as many bytes as are worked on meanwhile:
-  // waiting for each block where it is needed would leave the memory idle in between.
+  // Rows of keys or values that are read next. They are asked for line by line, as many bytes as are worked on
+  // meanwhile: waiting for each block where it is needed would leave the memory idle in between.
   class Ahead {
   public:
     Ahead() = default;
@@ -33,9 +33,12 @@ struct FewRows {
         : row(first), end(first + rows), row_bytes(bytes) {}
 
     void worked_on(std::int64_t bytes) {
-      for (due += bytes; due >= row_bytes && row != end; due -= row_bytes, ++row) {
-        for (std::int64_t at = 0; at < row_bytes; at += kLine) {
-          __builtin_prefetch(*row + at);
+      for (due += bytes; due >= kLine && row != end; due -= kLine) {
+        __builtin_prefetch(*row + asked);
+        asked += kLine;
+        if (asked >= row_bytes) {
+          asked = 0;
+          ++row;
         }
       }
     }
@@ -43,7 +46,7 @@ struct FewRows {
   private:
     static constexpr std::int64_t kLine = 64;
     const unsigned char *const *row = nullptr, *const *end = nullptr;
-    std::int64_t row_bytes = 0, due = 0;
+    std::int64_t row_bytes = 0, asked = 0, due = 0; // bytes: of a row; asked for of this one; to ask for
   };
 
   // ---- 6.1 Scores ----

@@ -951,6 +951,24 @@ TEST_CASE("bench counts what is seen, and gives every row of its table all colum
   CHECK(lines == 2 + 4);
 }
 
+TEST_CASE("bench measures packed keys") {
+  const TemporaryFolder folder;
+  for (const char *more : {"", " --page-size 32"}) {
+    const Output output = run(folder, std::string("bench --rounds 1 --lanes scalar --shape 2,2,1,1,70,4 --pack-k "
+                                                  "--storage bf16 --json b.json") +
+                                          more);
+    CAPTURE(output.err);
+    REQUIRE(output.exit_code == 0);
+    const nlohmann::json rows = nlohmann::json::parse(read_file(folder / "b.json"));
+    REQUIRE(rows.size() == 1);
+    CHECK(rows[0]["packed"] == true);
+    CHECK(rows[0]["bytes"] == 2 * 70 * 2 * 4 * 2);
+  }
+  const Output refused = run(folder, "bench --lanes scalar --shape 2,2,1,1,70,4 --pack-k --page-size 9");
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("multiple of 16") != std::string::npos);
+}
+
 TEST_CASE("bench measures keys and values of 16 bits and in pages") {
   const TemporaryFolder folder;
   for (const std::string storage : {"bf16", "f16"}) {

@@ -31,6 +31,7 @@ struct Shape {
   std::int64_t window = 0;         // 0: none
   std::int32_t dtype = EXATTN_F32; // of keys and values
   std::int64_t page_size = 0;      // 0: keys and values lie side by side
+  bool packed = false;             // keys
 
   std::int64_t q_offset() const { return causal || window > 0 ? std::max<std::int64_t>(0, kv_len - q_len) : 0; }
   double flops() const;                       // of visible keys alone
@@ -49,6 +50,7 @@ std::vector<Shape> usual_shapes();
 Shape parse_shape(const std::string &text);                 // B,H,Hkv,Tq,Tk,D[,causal][,WINDOW]
 void set_storage(Shape &shape, const std::string &storage); // one of kStorages
 void set_page_size(Shape &shape, std::int64_t page_size);
+void set_packed(Shape &shape);
 
 // A shape with numbers in it.
 class BenchProblem {
@@ -57,7 +59,9 @@ public:
   void run(std::int32_t flavour, std::int32_t lanes, exattn_pool *pool);
 
 private:
-  std::vector<float> q, k, v, out;
+  void pack_keys(std::int64_t parts, std::int64_t rows); // of [parts, Hkv, rows, D]
+
+  std::vector<float> q, k, v, out, packed;
   std::vector<std::uint16_t> narrow_k, narrow_v;
   std::vector<std::int32_t> pages;
   exattn_attention_args args{};

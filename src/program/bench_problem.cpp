@@ -134,6 +134,11 @@ void set_page_size(Shape &shape, std::int64_t page_size) {
   }
 }
 
+void set_packed(Shape &shape) {
+  shape.packed = true;
+  shape.name += " packed";
+}
+
 double Shape::flops() const {
   double pairs = 0;
   for (std::int64_t i = 0; i < q_len; ++i) {
@@ -186,6 +191,31 @@ BenchProblem::BenchProblem(const Shape &shape) {
     args.page_size = shape.page_size;
     args.pages = parts;
   }
+  if (shape.packed) {
+    pack_keys(parts, rows);
+  }
+}
+
+void BenchProblem::pack_keys(std::int64_t parts, std::int64_t rows) {
+  constexpr std::int64_t kGroup = 16;
+  const std::int64_t group = kGroup * args.head_dim, groups = (rows - 1) / kGroup + 1;
+  std::size_t bytes = 0;
+  require_ok(exattn_packed_keys_size(parts, args.kv_heads, rows, args.head_dim, args.k.dtype, &bytes), "packed keys");
+  packed.resize(bytes / sizeof(float));
+  std::array<char, 512> message{};
+  exattn_pack_keys_args from = EXATTN_PACK_KEYS_ARGS_INIT;
+  from.batch = parts;
+  from.kv_heads = args.kv_heads;
+  from.kv_len = from.count = rows;
+  from.head_dim = args.head_dim;
+  from.k = args.k;
+  from.packed = {packed.data(), args.k.dtype, 4, {args.kv_heads * groups * group, groups * group, group, kGroup}};
+  from.message = message.data();
+  from.message_size = message.size();
+  require_ok(exattn_pack_keys(&from), message.data());
+  std::copy(std::begin(from.packed.stride), std::end(from.packed.stride), std::begin(args.k.stride));
+  args.k.data = packed.data();
+  args.k_layout = EXATTN_K_PACKED;
 }
 
 void BenchProblem::run(std::int32_t flavour, std::int32_t lanes, exattn_pool *pool) {

@@ -96,6 +96,7 @@ nlohmann::ordered_json bench_json(const Measurement &measurement) {
   nlohmann::ordered_json row = {{"shape", shape.name},
                                 {"storage", kStorages[static_cast<std::size_t>(shape.dtype)]},
                                 {"page_size", shape.page_size},
+                                {"packed", shape.packed},
                                 {"flops", shape.flops()},
                                 {"bytes", shape.bytes()},
                                 {"lanes", measurement.lanes_name()},

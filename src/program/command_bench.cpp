@@ -16,6 +16,7 @@ struct BenchOptions {
   std::vector<std::string> shapes;
   std::string storage = kStorages[EXATTN_F32];
   std::string page_size;
+  bool pack_k = false;
   std::string lanes = "auto";
   std::string threads = "1";
   std::string rounds;
@@ -60,6 +61,9 @@ std::vector<Shape> shapes_of(const BenchOptions &options) {
     set_storage(shape, options.storage);
     if (!options.page_size.empty()) {
       set_page_size(shape, parse_integer(options.page_size, "--page-size", 1));
+    }
+    if (options.pack_k) {
+      set_packed(shape);
     }
   }
   return shapes;
@@ -137,8 +141,11 @@ void print_peaks(std::span<const Measurement> measurements) {
     }
   }
   for (const Measurement &one : best) {
-    std::printf("\n%s, threads: %d: fused peak %.1f GFLOP/s, unfused peak %.1f GFLOP/s", exattn_lanes_name(one.lanes),
-                one.threads, one.peak.fused, one.peak.unfused);
+    std::printf("\n%s, threads: %d: ", exattn_lanes_name(one.lanes), one.threads);
+    if (one.peak.fused > 0.0) {
+      std::printf("fused peak %.1f GFLOP/s, ", one.peak.fused);
+    }
+    std::printf("unfused peak %.1f GFLOP/s", one.peak.unfused);
   }
   std::printf("\n");
 }
@@ -204,6 +211,7 @@ void add_bench(CLI::App &app, int &exit_code) {
       ->capture_default_str();
   command->add_option("--page-size", options->page_size, "Keys and values in pages of so many keys, in no order")
       ->type_name("N");
+  command->add_flag("--pack-k", options->pack_k, "Keys packed once, before what is measured");
   command->add_option("--lanes", options->lanes, "Lane kinds, or all")->type_name("NAMES")->capture_default_str();
   command->add_option("--threads", options->threads, "Numbers of threads")->type_name("N,...")->capture_default_str();
   command->add_option("--rounds", options->rounds, "Rounds (default: as many as fit 3 seconds)")->type_name("N");
