@@ -19,7 +19,7 @@ std::string given_text(std::size_t count) {
 
 // A value starts like a number, or it names a file.
 bool is_list(const std::string &text) {
-  if (text.ends_with(".npy") || text.find('/') != std::string::npos) {
+  if (text.ends_with(".npy") || text.find(".safetensors") != std::string::npos || text.find('/') != std::string::npos) {
     return false;
   }
   const std::string first = split_list(text)[0];
@@ -34,8 +34,8 @@ public:
 
   NpyArray tensor(const char *option, const std::string &path, std::size_t least, std::size_t most,
                   const NpyTypes &types) {
-    named.push_back({option, path});
-    NpyArray array = read_npy(path, types);
+    named.push_back({option, file_of_tensor(path)});
+    NpyArray array = read_tensor(path, types);
     if (array.shape.size() < least || array.shape.size() > most) {
       throw InputError(path + ": " + dimensions_text(array.shape.size(), least, most));
     }
@@ -126,6 +126,7 @@ std::int32_t element_type(NpyType type) {
   case NpyType::kFloat16:
     return EXATTN_F16;
   case NpyType::kBits16:
+  case NpyType::kBfloat16:
     return EXATTN_BF16;
   case NpyType::kBool:
   case NpyType::kUint8:

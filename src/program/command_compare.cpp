@@ -93,8 +93,8 @@ int compare(const CompareOptions &options) {
       throw InputError("--max-abs: '" + options.max_abs + "' is not a finite number of at least 0, such as 2e-6");
     }
   }
-  const NpyArray a = read_npy(options.a);
-  const NpyArray b = read_npy(options.b);
+  const NpyArray a = read_tensor(options.a);
+  const NpyArray b = read_tensor(options.b);
   if (a.shape != b.shape) {
     throw InputError("shapes differ: " + a.name + " has " + shape_text(a.shape) + ", " + b.name + " has " +
                      shape_text(b.shape));

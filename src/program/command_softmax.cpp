@@ -26,7 +26,7 @@ void softmax(const SoftmaxOptions &options) {
   args.flavour = parse_flavour(options.flavour);
   args.lanes = parse_lanes(options.lanes);
   const std::int32_t threads = parse_threads(options.threads);
-  const NpyArray x = read_npy(options.x);
+  const NpyArray x = read_tensor(options.x);
   if (x.shape.empty() || x.shape.size() > 4) {
     throw InputError(x.name + ": " + dimensions_text(x.shape.size(), 1, 4));
   }
@@ -39,7 +39,7 @@ void softmax(const SoftmaxOptions &options) {
 
   std::optional<OutputFile> file;
   if (!options.out.empty()) {
-    const NamedFile input{"--x", options.x};
+    const NamedFile input{"--x", file_of_tensor(options.x)};
     file.emplace(NamedFile{"--out", options.out}, std::span(&input, 1));
   }
   std::vector<float> y(std::max<std::size_t>(x.size(), 1));

@@ -177,10 +177,6 @@ constexpr Dtype kDtypes[] = {{"<f4", NpyType::kFloat32, 4, "little-endian float3
                              {"<i4", NpyType::kInt32, 4, "little-endian int32"},
                              {"<i8", NpyType::kInt64, 8, "little-endian int64"}};
 
-std::size_t element_size(NpyType type) {
-  return std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const Dtype &d) { return d.type == type; })->size;
-}
-
 const char *dtype_name(const std::string &descr) {
   static constexpr std::pair<std::string_view, const char *> kNames[] = {
       {"f2", "float16"},     {"f4", "float32"}, {"f8", "float64"}, {"f16", "float128"}, {"c8", "complex64"},
@@ -345,6 +341,39 @@ MappedFile map_file(const std::string &path) {
   return {{static_cast<const char *>(mapping->address), mapping->size}, mapping};
 }
 
+std::size_t element_size(NpyType type) {
+  return type == NpyType::kBfloat16 ? 2 : std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const Dtype &d) {
+                                            return d.type == type;
+                                          })->size;
+}
+
+std::vector<std::int64_t> c_strides(std::span<const std::int64_t> shape) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    strides[d] = step;
+    step *= std::max<std::int64_t>(shape[d], 1);
+  }
+  return strides;
+}
+
+void set_data(NpyArray &array, std::string_view data, MappedFile file) {
+  const std::size_t size = element_size(array.type);
+  if (array.type == NpyType::kBool) {
+    check_bools(data, array.name);
+  }
+  // The mapping itself starts on a page.
+  const bool aligned = static_cast<std::size_t>(data.data() - file.bytes.data()) % size == 0;
+  if (std::endian::native == std::endian::little && aligned && !data.empty()) {
+    array.data = data.data();
+    array.owner = std::move(file.owner);
+  } else {
+    auto copy = copy_elements(data, size);
+    array.data = copy->data();
+    array.owner = std::move(copy);
+  }
+}
+
 NpyArray read_npy(const std::string &path, const NpyTypes &types) {
   MappedFile file = map_file(path);
   const std::string_view bytes = file.bytes;
@@ -360,27 +389,14 @@ NpyArray read_npy(const std::string &path, const NpyTypes &types) {
   NpyArray array;
   array.name = path;
   array.shape = header.shape;
-  array.strides.resize(header.shape.size());
-  std::int64_t step = 1;
-  for (std::size_t n = 0; n < array.shape.size(); ++n) {
-    const std::size_t d = header.fortran_order ? n : array.shape.size() - 1 - n;
-    array.strides[d] = step;
-    step *= std::max<std::int64_t>(array.shape[d], 1);
+  array.strides = c_strides(header.shape);
+  if (header.fortran_order) {
+    const std::vector<std::int64_t> reversed(header.shape.rbegin(), header.shape.rend());
+    array.strides = c_strides(reversed);
+    std::reverse(array.strides.begin(), array.strides.end());
   }
   array.type = header.type;
-  const std::string_view data = bytes.substr(header.data_offset);
-  const std::size_t size = element_size(header.type);
-  if (header.type == NpyType::kBool) {
-    check_bools(data, path);
-  }
-  if (std::endian::native == std::endian::little && header.data_offset % size == 0 && wanted > 0) {
-    array.data = data.data(); // the mapping itself starts on a page
-    array.owner = std::move(file.owner);
-  } else {
-    auto copy = copy_elements(data, size);
-    array.data = copy->data();
-    array.owner = std::move(copy);
-  }
+  set_data(array, bytes.substr(header.data_offset), std::move(file));
   return array;
 }
 

@@ -1,4 +1,5 @@
-// NumPy's .npy files: float32 is written; what is read depends on what a tensor is for.
+// NumPy's .npy files: float32 is written; what is read depends on what a tensor is for. Tensors of safetensors files
+// are read into the same form.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ enum class NpyType : std::uint8_t {
   kBool,    // '|b1', each 0 or 1
   kUint8,   // '|u1'
   kInt32,   // '<i4'
-  kInt64    // '<i8'
+  kInt64,   // '<i8'
+  kBfloat16 // of safetensors files alone
 };
 
 // What the header of a file says.
@@ -70,6 +72,17 @@ struct NpyArray {
 
 // Throws InputError.
 NpyArray read_npy(const std::string &path, const NpyTypes &types = {NpyType::kFloat32});
+
+// A tensor as the user names it: a .npy file, or FILE.safetensors:TENSOR (safetensors.cpp), and the file that it lies
+// in. Throws InputError.
+NpyArray read_tensor(const std::string &name, const NpyTypes &types = {NpyType::kFloat32});
+std::string file_of_tensor(const std::string &name);
+
+std::size_t element_size(NpyType type);
+// Takes data, which lies in the file, in place, or copies it where the machine can't read it there.
+void set_data(NpyArray &array, std::string_view data, MappedFile file);
+// Strides of C order.
+std::vector<std::int64_t> c_strides(std::span<const std::int64_t> shape);
 
 // Version 1.0, C order. The bytes of the header, data excluded.
 std::string npy_header(std::span<const std::int64_t> shape);
