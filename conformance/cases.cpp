@@ -1,6 +1,7 @@
 #include "cases.hpp"
 
 #include "sha256.hpp"
+#include "strict_json.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -21,153 +22,18 @@ namespace {
 
 using nlohmann::json;
 
-// Refuses a key that occurs twice in one object: the JSON library would keep the last in silence.
-class DuplicateKeys {
-public:
-  bool operator()(int, json::parse_event_t event, const json &parsed) {
-    if (event == json::parse_event_t::object_start) {
-      keys.emplace_back();
-    } else if (event == json::parse_event_t::object_end) {
-      keys.pop_back();
-    } else if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      throw GoldenError("key \"" + parsed.get<std::string>() + "\" occurs twice in one object");
-    }
-    return true;
-  }
-
-private:
-  std::vector<std::set<std::string>> keys;
-};
-
-// A JSON object of which every member must be asked for.
-class Object {
-public:
-  Object(const json &object, std::string name) : value(object), where(std::move(name)) {
-    if (!value.is_object()) {
-      throw GoldenError(where + ": must be an object");
-    }
-  }
-
-  [[noreturn]] void fail(const std::string &problem) const { throw GoldenError(where + ": " + problem); }
-
-  bool has(const char *key) const { return value.contains(key); }
-
-  const json &member(const char *key) {
-    const auto found = value.find(key);
-    if (found == value.end()) {
-      fail(std::string("\"") + key + "\" is missing");
-    }
-    asked.insert(key);
-    return *found;
-  }
-
-  Object object(const char *key) { return Object(member(key), where + ": " + key); }
-
-  std::string string(const char *key) {
-    const json &found = member(key);
-    if (!found.is_string() || found.get<std::string>().empty()) {
-      fail(std::string("\"") + key + "\" must be a string that is not empty");
-    }
-    return found.get<std::string>();
-  }
-
-  // One of two words: false for the first, true for the second.
-  bool choice(const char *key, const char *first, const char *second) {
-    const std::string found = string(key);
-    if (found != first && found != second) {
-      fail(std::string("\"") + key + "\" must be \"" + first + "\" or \"" + second + "\"");
-    }
-    return found == second;
-  }
-
-  bool boolean(const char *key) {
-    const json &found = member(key);
-    if (!found.is_boolean()) {
-      fail(std::string("\"") + key + "\" must be true or false");
-    }
-    return found.get<bool>();
-  }
-
-  std::int64_t integer(const char *key, std::int64_t least, std::int64_t most) {
-    return to_integer(key, member(key), least, most);
-  }
-
-  std::vector<std::int64_t> integers(const char *key, std::int64_t least, std::int64_t most) {
-    const json &found = member(key);
-    if (!found.is_array()) {
-      fail(std::string("\"") + key + "\" must be a list of integers");
-    }
-    std::vector<std::int64_t> result;
-    for (const json &item : found) {
-      result.push_back(to_integer(key, item, least, most));
-    }
-    return result;
-  }
-
-  std::string hex(const char *key, std::size_t digits) {
-    std::string found = string(key);
-    if (!is_hex(found, digits)) {
-      fail(std::string("\"") + key + "\" must be " + std::to_string(digits) + " lower-case hex digits");
-    }
-    return found;
-  }
-
-  std::vector<std::string> hashes(const char *key, std::size_t count) {
-    const json &found = member(key);
-    std::vector<std::string> result;
-    for (const json &item : found.is_array() ? found : json::array()) {
-      result.push_back(item.is_string() ? item.get<std::string>() : "");
-    }
-    if (result.size() != count ||
-        !std::all_of(result.begin(), result.end(), [](const std::string &hash) { return is_hex(hash, 64); })) {
-      fail(std::string("\"") + key + "\" must be a list of " + std::to_string(count) +
-           " hashes, each of 64 lower-case hex digits");
-    }
-    return result;
-  }
-
-  // As many hex digits as an element of that storage has.
-  std::uint32_t bits(const char *key, Storage storage = Storage::kFloat32) {
-    return static_cast<std::uint32_t>(std::stoul(hex(key, 2 * element_size(storage)), nullptr, 16));
-  }
-
-  void nothing_else() const {
-    for (const auto &item : value.items()) {
-      if (asked.count(item.key()) == 0) {
-        fail("unknown key \"" + item.key() + "\"");
-      }
-    }
-  }
-
-private:
-  static bool is_hex(const std::string &text, std::size_t digits) {
-    return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
-             return ('0' <= c && c <= '9') || ('a' <= c && c <= 'f');
-           });
-  }
-
-  std::int64_t to_integer(const char *key, const json &number, std::int64_t least, std::int64_t most) const {
-    const bool fits =
-        number.is_number_unsigned()
-            ? number.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())
-            : number.is_number_integer();
-    if (!fits || number.get<std::int64_t>() < least || number.get<std::int64_t>() > most) {
-      fail(std::string("\"") + key + "\" must be an integer from " + std::to_string(least) + " to " +
-           std::to_string(most));
-    }
-    return number.get<std::int64_t>();
-  }
-
-  const json &value;
-  std::string where;
-  std::set<std::string> asked;
-};
+using Object = StrictObject;
 
 // Large enough for any case, small enough that no product of two overflows.
 constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxPosition = std::int64_t{1} << 53;
 constexpr std::int64_t kResumeStep = 64; // the keys of a block
 constexpr std::uint32_t kInfinity = 0x7F800000;
+
+// As many hex digits as an element of that storage has.
+std::uint32_t element_bits(Object &object, const char *key, Storage storage = Storage::kFloat32) {
+  return static_cast<std::uint32_t>(std::stoul(object.hex(key, 2 * element_size(storage)), nullptr, 16));
+}
 
 Input read_input(Object &object, Storage storage) {
   Input input;
@@ -184,7 +50,7 @@ Input read_input(Object &object, Storage storage) {
     object.fail("\"kind\" must be \"normal\", \"constant\", \"bits\" or \"visible\"");
   }
   if (input.kind == InputKind::kConstant) {
-    input.bits = object.bits("bits", storage);
+    input.bits = element_bits(object, "bits", storage);
   } else {
     input.seed = static_cast<std::uint64_t>(object.integer("seed", 0, static_cast<std::int64_t>(kMaxSeed)));
   }
@@ -202,7 +68,7 @@ Input read_input(Object &object, Storage storage) {
     for (const json &item : boxes) {
       Object box(item, "a box of \"set\"");
       input.set.push_back(
-          {box.integers("from", 0, kMaxSize), box.integers("to", 0, kMaxSize), box.bits("bits", storage)});
+          {box.integers("from", 0, kMaxSize), box.integers("to", 0, kMaxSize), element_bits(box, "bits", storage)});
       box.nothing_else();
     }
   }
@@ -304,7 +170,7 @@ AttentionParams read_attention_params(Object &object) {
   params.head_dim = object.integer("head_dim", 1, kMaxSize);
   params.value_dim = object.integer("value_dim", 1, kMaxSize);
   if (object.string("scale") != "default") {
-    params.scale_bits = object.bits("scale");
+    params.scale_bits = element_bits(object, "scale");
   }
   params.causal = object.boolean("causal");
   params.window = object.integer("window", 0, kMaxPosition);
@@ -313,7 +179,7 @@ AttentionParams read_attention_params(Object &object) {
     params.q_offsets = object.integers("q_offsets", 0, kMaxPosition);
   }
   if (object.has("softcap")) {
-    params.softcap_bits = object.bits("softcap");
+    params.softcap_bits = element_bits(object, "softcap");
     if (*params.softcap_bits == 0 || *params.softcap_bits >= kInfinity) {
       object.fail("\"softcap\" must be the bits of a finite number above 0");
     }
@@ -435,12 +301,7 @@ bool is_id(const std::string &id) {
 template <class Case, class Read>
 std::vector<Case> parse_cases(std::string_view text, const std::string &name, const char *kind, Read read_case) {
   try {
-    json document;
-    try {
-      document = json::parse(text, DuplicateKeys());
-    } catch (const json::exception &error) {
-      throw GoldenError(std::string("not valid JSON: ") + error.what());
-    }
+    const json document = parse_strictly(text);
     Object top(document, "top level");
     if (const std::string definition = top.string("definition"); definition != kDefinition) {
       top.fail("\"definition\" is \"" + definition + "\", this program follows \"" + kDefinition + "\"");

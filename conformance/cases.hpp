@@ -2,6 +2,7 @@
 #pragma once
 
 #include "generator.hpp"
+#include "strict_json.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -101,9 +102,7 @@ std::int64_t rows_of(const AttentionParams &params, std::int64_t sequence);
 std::int64_t keys_of(const AttentionParams &params, std::int64_t sequence);
 std::int64_t most_keys(const AttentionParams &params);
 
-struct GoldenError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using GoldenError = FormatError;
 
 // The text of one file; `name` is for messages. Throw GoldenError.
 std::vector<AttentionCase> parse_attention_cases(std::string_view text, const std::string &name);
