@@ -1,3 +1,4 @@
+#include "comparison.hpp"
 #include "npy.hpp"
 #include "program.hpp"
 
@@ -7,12 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
-#include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
-#include <limits>
 #include <optional>
 
 namespace exattn::program {
@@ -23,66 +21,6 @@ struct CompareOptions {
   std::string max_abs;
   bool json = false;
 };
-
-struct Comparison {
-  std::size_t elements = 0;
-  std::size_t differing = 0;                          // in bits
-  double max_abs = 0;                                 // infinite where only one is NaN
-  std::vector<std::int64_t> first_index, worst_index; // of the first that differs in bits, of the largest difference
-  std::uint32_t first_bits[2] = {0, 0};
-};
-
-double distance(float a, float b) {
-  if (std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b)) ||
-      a == b) {
-    return 0;
-  }
-  const double difference = std::fabs(static_cast<double>(a) - static_cast<double>(b));
-  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-}
-
-Comparison compare_arrays(const NpyArray &a, const NpyArray &b) {
-  Comparison result;
-  result.elements = a.size();
-  const float *const data[2] = {a.floats(), b.floats()};
-  std::vector<std::int64_t> index(a.shape.size(), 0);
-  for (std::size_t n = 0; n < result.elements; ++n) {
-    std::int64_t at[2] = {0, 0};
-    for (std::size_t d = 0; d < index.size(); ++d) {
-      at[0] += index[d] * a.strides[d];
-      at[1] += index[d] * b.strides[d];
-    }
-    const std::uint32_t bits[2] = {std::bit_cast<std::uint32_t>(data[0][at[0]]),
-                                   std::bit_cast<std::uint32_t>(data[1][at[1]])};
-    if (bits[0] != bits[1]) {
-      if (++result.differing == 1) {
-        result.first_index = result.worst_index = index;
-        result.first_bits[0] = bits[0];
-        result.first_bits[1] = bits[1];
-      }
-      if (const double difference = distance(data[0][at[0]], data[1][at[1]]); difference > result.max_abs) {
-        result.max_abs = difference;
-        result.worst_index = index;
-      }
-    }
-    for (std::size_t d = index.size(); d > 0; --d) { // the next index, last dimension fastest
-      index[d - 1] += 1;
-      if (index[d - 1] < a.shape[d - 1]) {
-        break;
-      }
-      index[d - 1] = 0;
-    }
-  }
-  return result;
-}
-
-std::string index_text(const std::vector<std::int64_t> &index) {
-  std::string text = "[";
-  for (std::size_t n = 0; n < index.size(); ++n) {
-    text += (n == 0 ? "" : ", ") + std::to_string(index[n]);
-  }
-  return text + "]";
-}
 
 int compare(const CompareOptions &options) {
   std::optional<double> bound;

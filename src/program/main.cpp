@@ -31,6 +31,7 @@ int run(int argc, char **argv) {
   exattn::program::add_functions(app, exit_code);
   exattn::program::add_info(app, exit_code);
   exattn::program::add_bench(app, exit_code);
+  exattn::program::add_audit(app, exit_code);
   for (int n = 1; n < argc; ++n) { // an unset variable of a script must not pass for "not given"
     const std::string argument = argv[n];
     if (argument.empty() || (argument.starts_with("--") && argument.ends_with('='))) {

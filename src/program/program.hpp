@@ -34,6 +34,7 @@ void add_conformance(CLI::App &app, int &exit_code);
 void add_functions(CLI::App &app, int &exit_code);
 void add_info(CLI::App &app, int &exit_code);
 void add_bench(CLI::App &app, int &exit_code);
+void add_audit(CLI::App &app, int &exit_code);
 void add_bench_memory(CLI::App &bench, int &exit_code);
 
 // The options of every command that computes.
