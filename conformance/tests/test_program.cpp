@@ -4,6 +4,7 @@
 #include "src/program/output_file.hpp"
 #include "src/program/program.hpp"
 
+#include "run_program.hpp"
 #include "test_files.hpp"
 
 #include <doctest/doctest.h>
@@ -28,42 +29,20 @@ using namespace exattn;
 using exattn::tests::kOneKeyGolden;
 using exattn::tests::kTwoEqualGolden;
 using exattn::tests::little_endian;
+using exattn::tests::load;
 using exattn::tests::npy_dict;
 using exattn::tests::npy_file;
+using exattn::tests::Output;
 using exattn::tests::padded;
 using exattn::tests::read_file;
 using exattn::tests::replaced;
+using exattn::tests::run;
+using exattn::tests::save;
 using exattn::tests::TemporaryFolder;
 using exattn::tests::write_file;
 using exattn::tests::write_goldens;
 
 namespace {
-
-struct Output {
-  int exit_code = -1;
-  std::string out, err;
-};
-
-// Runs the program in a folder, through a shell.
-Output run(const TemporaryFolder &folder, const std::string &arguments, const std::string &environment = "") {
-  const std::string command = "cd '" + folder.get().string() + "' && env -u EXATTN_LANES -u EXATTN_GOLDEN " +
-                              environment + " " EXATTN_LAUNCHER " '" EXATTN_PROGRAM "' " + arguments +
-                              " > .stdout 2> .stderr < /dev/null";
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / ".stdout"), read_file(folder / ".stderr")};
-}
-
-void save(const TemporaryFolder &folder, const std::string &name, const std::vector<std::int64_t> &shape,
-          const std::vector<float> &data) {
-  program::OutputFile file((folder / name).string());
-  program::write_npy(file, shape, data);
-  file.commit();
-}
-
-std::vector<float> load(const TemporaryFolder &folder, const std::string &name) {
-  const program::NpyArray array = program::read_npy((folder / name).string());
-  return {array.floats(), array.floats() + array.size()};
-}
 
 // A file of any type, its elements given as bytes.
 void save_bytes(const TemporaryFolder &folder, const std::string &name, const char *dtype, const char *shape,
