@@ -165,6 +165,30 @@ TEST_CASE("audit: a record holds the hashes of what goes in and comes out") {
   CHECK(read_file(folder / "s.leaves") == read_file(folder / "r.leaves"));
 }
 
+TEST_CASE("audit: the schema has the keys that a record has, and no others") {
+  const TemporaryFolder folder;
+  save_problem(folder);
+  REQUIRE(run(folder, "audit record" + kFiles + "-o r.json").exit_code == 0);
+  const ordered_json record = ordered_json::parse(read_file(folder / "r.json"));
+  const ordered_json schema = ordered_json::parse(read_file(EXATTN_SOURCE_DIR "/docs/audit-1.schema.json"));
+  const auto keys = [](const ordered_json &object) {
+    std::vector<std::string> names;
+    for (const auto &item : object.items()) {
+      names.push_back(item.key());
+    }
+    return names;
+  };
+  const ordered_json &properties = schema["properties"];
+  CHECK(keys(properties) == keys(record));
+  CHECK(schema["required"] == ordered_json(keys(record)));
+  for (const char *part : {"options", "tree"}) {
+    CHECK(keys(properties[part]["properties"]) == keys(record[part]));
+    CHECK(properties[part]["required"] == ordered_json(keys(record[part])));
+  }
+  CHECK(schema["$defs"]["input"]["required"] == ordered_json(keys(record["inputs"]["q"])));
+  CHECK(schema["$defs"]["output"]["required"] == ordered_json(keys(record["outputs"]["out"])));
+}
+
 TEST_CASE("audit: whatever is recorded is verified, whole and item by item") {
   const TemporaryFolder folder;
   save_numbers(folder, "q.npy", {2, 4, 70, 8}, 1);
