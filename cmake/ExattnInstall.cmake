@@ -40,4 +40,6 @@ install(FILES ${PROJECT_BINARY_DIR}/exattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 if(TARGET exattn-program)
   install(TARGETS exattn-program)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/golden/ DESTINATION ${CMAKE_INSTALL_DATADIR}/exattn/golden)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/program/completion.bash
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME exattn)
 endif()

@@ -930,6 +930,32 @@ TEST_CASE("bench counts what is seen, and gives every row of its table all colum
   CHECK(lines == 2 + 4);
 }
 
+TEST_CASE("bash completion offers what --help names") {
+  const TemporaryFolder folder;
+  write_file(folder / "query.npy", "");
+  write_file(folder / "complete.sh", R"(source ")" EXATTN_SOURCE_DIR R"(/src/program/completion.bash"
+exattn() { )" EXATTN_LAUNCHER R"( ")" EXATTN_PROGRAM R"(" "$@"; }
+offers() { # WORD...: what is offered in the place of the last
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _exattn
+  echo "${COMPREPLY[*]}"
+}
+offers exattn co
+offers exattn audit ''
+offers exattn audit verify --sa
+offers exattn attention --flavour ''
+offers exattn attention --lanes sc
+offers exattn attention --causal --fully-masked z
+offers exattn attention --q que
+offers exattn bench m
+)");
+  const int status = std::system(("cd '" + folder.get().string() + "' && bash complete.sh > out 2> err").c_str());
+  CAPTURE(read_file(folder / "err"));
+  REQUIRE(status == 0);
+  CHECK(read_file(folder / "out") == "compare conformance\nrecord verify diff\n--sample\nexact fast\nscalar\nzero\n"
+                                     "query.npy\nmemory\n");
+}
+
 TEST_CASE("bench measures packed keys") {
   const TemporaryFolder folder;
   for (const char *more : {"", " --page-size 32"}) {
