@@ -270,9 +270,9 @@ py::array as_numpy(const py::handle &object) {
                            : view.dtype == EXATTN_F16 ? "float16"
                            : view.dtype == EXATTN_U8  ? "uint8"
                                                       : "uint16";
-  std::vector<py::ssize_t> strides;
-  for (const std::int64_t stride : view.strides) {
-    strides.push_back(stride * width_of(view.dtype));
+  std::vector<py::ssize_t> strides(view.strides.begin(), view.strides.end());
+  for (py::ssize_t &stride : strides) {
+    stride *= width_of(view.dtype);
   }
   return {py::dtype(name), std::vector<py::ssize_t>(view.shape.begin(), view.shape.end()), strides, view.data,
           view.owner};

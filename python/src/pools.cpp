@@ -2,10 +2,8 @@
 
 #include <exattn/exattn.hpp>
 
-#include <atomic>
 #include <map>
 #include <new>
-#include <system_error>
 
 #include <pthread.h>
 
@@ -13,7 +11,8 @@ namespace exattn_python {
 
 namespace {
 
-std::atomic<unsigned> forks = 0; // of this process' ancestors since the module was loaded
+// Of this process' ancestors since the module was loaded. Written in the child alone, while it has but one thread.
+unsigned forks = 0;
 
 struct Pools {
   std::map<std::int32_t, exattn::pool> of_threads;
@@ -21,11 +20,11 @@ struct Pools {
 };
 
 Pools *make_pools() {
-  static const int kRefused = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  static const int kRefused = pthread_atfork(nullptr, nullptr, [] { ++forks; });
   if (kRefused != 0) {
     throw std::bad_alloc();
   }
-  return new Pools{{}, forks.load()};
+  return new Pools{{}, forks};
 }
 
 } // namespace
@@ -36,7 +35,7 @@ exattn_pool *pool_of(std::int32_t threads) {
   }
   // Never given back: at exit daemon threads may still be computing, and in the child of a fork there is nobody to end.
   static Pools *pools = make_pools();
-  if (pools->made_after != forks.load()) {
+  if (pools->made_after != forks) {
     pools = make_pools();
   }
   const auto found = pools->of_threads.find(threads);
