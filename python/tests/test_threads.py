@@ -60,19 +60,18 @@ class Threads(unittest.TestCase):
         other.start()
         try:
             q = support.floats(9, 1, 1, 1024, 64)
-            for heads in (8, 64, 512):
+            for heads in (8, 64, 512, 2048):
                 many = [q] * 3
                 many = [x.repeat(heads, axis=1) for x in many]
-                before, start = ticks, time.monotonic()
+                before = ticks
                 exattn.attention(*many, threads=1)
-                during, took = ticks - before, time.monotonic() - start
-                if took > 0.2:
+                during = ticks - before
+                if during > 10:
                     break
         finally:
             stop.set()
             other.join()
-        self.assertGreater(took, 0.2)
-        # With the lock held for all that time there would be one or two, at its ends.
+        # With the lock held there would be one or two at the ends of a call, however long it takes.
         self.assertGreater(during, 10)
 
 
