@@ -24,7 +24,9 @@ Pools *make_pools() {
   if (kRefused != 0) {
     throw std::bad_alloc();
   }
-  return new Pools{{}, forks};
+  Pools *const made = new Pools;
+  made->made_after = forks;
+  return made;
 }
 
 } // namespace
