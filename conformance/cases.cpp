@@ -391,6 +391,14 @@ std::int64_t most_keys(const AttentionParams &params) {
   return most;
 }
 
+std::int64_t multiply_adds(const AttentionParams &params) {
+  std::int64_t scores = 0;
+  for (std::int64_t b = 0; b < params.batch; ++b) {
+    scores += rows_of(params, b) * keys_of(params, b);
+  }
+  return params.heads * scores * (params.head_dim + params.value_dim);
+}
+
 std::vector<std::int64_t> query_shape(const AttentionParams &params) {
   return {params.q_starts ? 1 : params.batch, params.heads, params.q_len, params.head_dim};
 }

@@ -102,6 +102,9 @@ std::int64_t rows_of(const AttentionParams &params, std::int64_t sequence);
 std::int64_t keys_of(const AttentionParams &params, std::int64_t sequence);
 std::int64_t most_keys(const AttentionParams &params);
 
+// Multiply-adds of the two products, as if every key of a row's sequence were visible.
+std::int64_t multiply_adds(const AttentionParams &params);
+
 using GoldenError = FormatError;
 
 // The text of one file; `name` is for messages. Throw GoldenError.

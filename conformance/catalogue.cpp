@@ -1730,14 +1730,6 @@ std::vector<SoftmaxCase> softmax_cases() {
 
 } // namespace
 
-std::int64_t multiply_adds(const AttentionParams &params) {
-  std::int64_t scores = 0;
-  for (std::int64_t b = 0; b < params.batch; ++b) {
-    scores += rows_of(params, b) * keys_of(params, b);
-  }
-  return params.heads * scores * (params.head_dim + params.value_dim);
-}
-
 Goldens catalogue() {
   Goldens goldens;
   add_models(goldens.attention);

@@ -3,14 +3,9 @@
 
 #include "cases.hpp"
 
-#include <cstdint>
-
 namespace exattn::conformance {
 
 // In the order of the golden files; every hash is empty.
 Goldens catalogue();
-
-// Multiply-adds of the two products, as if every key were visible.
-std::int64_t multiply_adds(const AttentionParams &params);
 
 } // namespace exattn::conformance

@@ -232,6 +232,13 @@ bool can_be_packed(const SoftmaxCase &) {
   return false;
 }
 
+std::int64_t work_of(const AttentionCase &item) {
+  return multiply_adds(item.params);
+}
+std::int64_t work_of(const SoftmaxCase &item) {
+  return item.params.rows * item.params.columns;
+}
+
 // Memory between what a case has: all bits set, which is NaN in every storage.
 Elements unused(Storage storage, std::size_t bytes) {
   Elements elements;
@@ -322,7 +329,8 @@ struct CallPart {
 // A golden case for the library: one call, or one from each edge to the next.
 class LibraryCase {
 public:
-  LibraryCase(const AttentionCase &which, bool pack_too, std::vector<std::string> &problems) : item(which) {
+  LibraryCase(const AttentionCase &which, bool in_pages, bool pack_too, std::vector<std::string> &problems)
+      : item(which) {
     for (const auto &[name, tensor] : tensors_of(item)) {
       inputs[name] = make_input(name, *tensor, problems);
     }
@@ -331,7 +339,7 @@ public:
     edges.push_back(most_keys(item.params));
     for (std::size_t n = 0; n + 1 < edges.size(); ++n) {
       CallPart part{key_part(item, inputs, edges[n], edges[n + 1]), {}};
-      if (item.params.page_size) {
+      if (in_pages && item.params.page_size) {
         part.pages = put_into_pages(item.params, part.keys);
         part.keys.k = {};
         part.keys.v = {};
@@ -468,7 +476,7 @@ private:
 
 Prepared prepare(const AttentionCase &item, const Implementation &implementation, bool pack_too,
                  std::vector<std::string> &problems) {
-  const auto library = std::make_shared<const LibraryCase>(item, pack_too, problems);
+  const auto library = std::make_shared<const LibraryCase>(item, !implementation.foreign, pack_too, problems);
   Prepared prepared;
   prepared.has_keys = true;
   prepared.outputs.push_back({"out", out_shape(item.params), {item.exact.out, item.fast.out}, {}});
@@ -536,16 +544,31 @@ std::string combination_name(std::int32_t lanes, std::int32_t flavour) {
   return std::string(exattn_lanes_name(lanes)) + "/" + exattn_flavour_name(flavour);
 }
 
+std::vector<std::int32_t> flavours_of(const Selection &selection) {
+  return selection.flavours.empty() ? std::vector<std::int32_t>{EXATTN_EXACT, EXATTN_FAST} : selection.flavours;
+}
+
+// A flavour that was asked for by name is never dropped in silence.
+std::vector<Combination> select_combinations(const Selection &selection, const Foreign &foreign) {
+  std::vector<Combination> combinations;
+  for (const std::int32_t flavour : flavours_of(selection)) {
+    if (std::count(foreign.flavours.begin(), foreign.flavours.end(), flavour) > 0) {
+      combinations.push_back({flavour, EXATTN_LANES_AUTO});
+    } else if (!selection.flavours.empty()) {
+      throw SelectionError("\"" + foreign.name + "\" has no " + exattn_flavour_name(flavour) + " flavour");
+    }
+  }
+  return combinations;
+}
+
 std::vector<Combination> select_combinations(const Selection &selection, const std::vector<LaneKind> &kinds) {
-  const std::vector<std::int32_t> flavours =
-      selection.flavours.empty() ? std::vector<std::int32_t>{EXATTN_EXACT, EXATTN_FAST} : selection.flavours;
+  const std::vector<std::int32_t> flavours = flavours_of(selection);
   for (const std::int32_t lanes : selection.lanes) {
     const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const LaneKind &k) { return k.lanes == lanes; });
     if (kind == kinds.end() || !kind->missing.empty()) {
       throw SelectionError("lane kind " + std::string(exattn_lanes_name(lanes)) + " is not usable here: " +
                            (kind == kinds.end() ? "it is not a lane kind of its own" : kind->missing));
     }
-    // A flavour that was asked for by name is never dropped in silence.
     for (const std::int32_t flavour : selection.flavours) {
       if (!kind->usable(flavour)) {
         throw SelectionError("lane kind " + std::string(exattn_lanes_name(lanes)) + " has no " +
@@ -576,8 +599,12 @@ struct Threads {
 };
 
 // Without doubles: on two processors "2" and "all" are the same.
-std::vector<Threads> make_threads(const Selection &selection) {
+std::vector<Threads> make_threads(const Selection &selection, const Implementation &implementation) {
   std::vector<Threads> result;
+  if (implementation.foreign) { // they are its own matter
+    result.push_back({0, nullptr});
+    return result;
+  }
   const std::vector<std::int32_t> wanted =
       selection.threads.empty() ? std::vector<std::int32_t>{1, 2, 3, 0} : selection.threads;
   for (const std::int32_t count : wanted) {
@@ -673,7 +700,7 @@ private:
 };
 
 void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool, std::int32_t split_keys,
-                     Result &result) {
+                     bool allow_unsupported, Result &result) {
   result.passed = false;
   for (Output &output : prepared.outputs) {
     for (float &element : output.data) {
@@ -683,17 +710,28 @@ void run_combination(Prepared &prepared, Diagnosis &diagnosis, exattn_pool *pool
   const char *kernel = nullptr;
   std::array<char, 512> message{};
   const auto start = std::chrono::steady_clock::now();
-  const exattn_status status = prepared.compute(
-      {result.flavour, result.lanes, pool, result.packed, split_keys, &kernel, message}, prepared.states);
+  exattn_status status = EXATTN_OK;
+  try {
+    status = prepared.compute({result.flavour, result.lanes, pool, result.packed, split_keys, &kernel, message},
+                              prepared.states);
+  } catch (const Unsupported &lack) {
+    (allow_unsupported ? result.unsupported : result.problems.emplace_back()) =
+        std::string("unsupported: ") + lack.what();
+  } catch (const CallFailed &failure) {
+    result.problems.push_back(std::string("error: ") + failure.what());
+  }
   result.milliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   result.kernel = kernel != nullptr ? kernel : "";
+  if (!result.unsupported.empty() || !result.problems.empty()) {
+    return;
+  }
   if (status != EXATTN_OK) {
     result.problems.push_back(std::string(exattn_status_name(status)) + ": " +
                               (message[0] != '\0' ? message.data() : exattn_status_string(status)));
     return;
   }
   const std::string wanted = combination_name(result.lanes, result.flavour);
-  if (result.kernel != wanted) {
+  if (result.implementation.empty() && result.kernel != wanted) {
     result.problems.push_back("the kernel " + wanted + " was asked for, and \"" + result.kernel + "\" ran");
   }
   bool same = true;
@@ -719,11 +757,16 @@ class Run {
 public:
   Run(const Selection &what, const Implementation &which, const Observer &who)
       : selection(what), implementation(which), observer(who), kinds(lane_kinds()),
-        combinations(select_combinations(what, kinds)), threads(make_threads(what)) {}
+        combinations(which.foreign ? select_combinations(what, *which.foreign) : select_combinations(what, kinds)),
+        threads(make_threads(what, which)) {
+    report.foreign = which.foreign;
+    report.max_work = what.max_work;
+  }
 
   template <class Case>
   void count(const std::vector<Case> &cases) {
     for (const Case &item : cases) {
+      report.left_out += matches(item) && is_too_much(item) ? 1u : 0u;
       report.cases += chosen(item) ? 1u : 0u;
       total += chosen(item) ? results_of(item) : 0u;
     }
@@ -751,7 +794,7 @@ public:
       }
     }
     if (executed.empty()) {
-      report.failures.push_back(report.cases == 0 ? "nothing was executed: no case matches" : "nothing was executed");
+      report.failures.push_back("nothing was executed" + why_nothing());
     }
     report.failed += report.failures.size();
     return std::move(report);
@@ -760,6 +803,16 @@ public:
 private:
   template <class Case>
   bool chosen(const Case &item) const {
+    return matches(item) && !is_too_much(item);
+  }
+
+  template <class Case>
+  bool is_too_much(const Case &item) const {
+    return selection.max_work && work_of(item) > *selection.max_work;
+  }
+
+  template <class Case>
+  bool matches(const Case &item) const {
     return (!selection.tier || *selection.tier == item.tier) && (!selection.matches || selection.matches(item.id));
   }
 
@@ -793,17 +846,25 @@ private:
     result.lanes = combination.lanes;
     result.threads = count.count;
     result.packed = packed;
+    result.implementation = implementation.foreign ? implementation.foreign->name : "";
     if (observer.before) {
       observer.before(done, total, result);
     }
-    run_combination(prepared, diagnosis, count.pool.get(), EXATTN_SPLIT_KEYS_NEVER, result);
+    try {
+      run_combination(prepared, diagnosis, count.pool.get(), EXATTN_SPLIT_KEYS_NEVER, selection.allow_unsupported,
+                      result);
+    } catch (const ForeignError &error) {
+      throw ForeignError(describe(result) + ": " + error.what());
+    }
     if (result.passed && prepared.has_keys && count.pool != nullptr) { // and the other way to use threads
-      run_combination(prepared, diagnosis, count.pool.get(), EXATTN_SPLIT_KEYS_ALWAYS, result);
+      run_combination(prepared, diagnosis, count.pool.get(), EXATTN_SPLIT_KEYS_ALWAYS, false, result);
       if (!result.passed) {
         result.problems.insert(result.problems.begin(), "with split keys:");
       }
     }
-    executed.insert({combination.lanes, combination.flavour});
+    if (result.unsupported.empty()) {
+      executed.insert({combination.lanes, combination.flavour});
+    }
     ++done;
     add(std::move(result));
   }
@@ -822,8 +883,18 @@ private:
     if (observer.after) {
       observer.after(result);
     }
-    ++(result.passed ? report.passed : report.failed);
+    ++(result.passed ? report.passed : result.failed() ? report.failed : report.unsupported);
     report.results.push_back(std::move(result));
+  }
+
+  std::string why_nothing() const {
+    if (report.unsupported > 0) {
+      return ": the implementation supports no case that was asked of it";
+    }
+    if (report.cases > 0) {
+      return "";
+    }
+    return report.left_out > 0 ? ": every case that matches was left out as too much work" : ": no case matches";
   }
 
   std::string why_not(std::int32_t lanes, std::int32_t flavour) const {
@@ -932,8 +1003,11 @@ Report run(const Goldens &goldens, const Selection &selection, const Implementat
 }
 
 std::string describe(const Result &result) {
-  if (result.lanes == EXATTN_LANES_AUTO) {
+  if (result.inputs_alone()) {
     return result.id;
+  }
+  if (!result.implementation.empty()) {
+    return result.id + " " + exattn_flavour_name(result.flavour) + " by " + result.implementation;
   }
   return result.id + " " + exattn_flavour_name(result.flavour) + " " + exattn_lanes_name(result.lanes) + " threads " +
          std::to_string(result.threads) + packed_text(result);
@@ -974,7 +1048,11 @@ std::string to_json(const Report &report) {
   for (const Result &result : report.results) {
     nlohmann::ordered_json item;
     item["case"] = result.id;
-    if (result.lanes != EXATTN_LANES_AUTO) {
+    if (!result.implementation.empty()) {
+      item["flavour"] = exattn_flavour_name(result.flavour);
+      item["implementation"] = result.implementation;
+      item["milliseconds"] = result.milliseconds;
+    } else if (!result.inputs_alone()) {
       item["flavour"] = exattn_flavour_name(result.flavour);
       item["lanes"] = exattn_lanes_name(result.lanes);
       item["threads"] = result.threads;
@@ -983,6 +1061,9 @@ std::string to_json(const Report &report) {
       item["milliseconds"] = result.milliseconds;
     }
     item["passed"] = result.passed;
+    if (!result.unsupported.empty()) {
+      item["not_run"] = result.unsupported;
+    }
     if (!result.problems.empty()) {
       item["problems"] = result.problems;
     }
@@ -995,23 +1076,40 @@ std::string to_json(const Report &report) {
     }
     results.push_back(std::move(item));
   }
-  nlohmann::ordered_json lanes = nlohmann::ordered_json::object();
-  for (const LaneKind &kind : lane_kinds()) {
-    lanes[exattn_lanes_name(kind.lanes)] = {{"exact", kind.exact}, {"fast", kind.fast}, {"missing", kind.missing}};
-  }
   nlohmann::ordered_json document;
   document["version"] = exattn_version();
   document["definition"] = exattn_definition();
-  document["lanes"] = std::move(lanes);
+  if (report.foreign) {
+    nlohmann::ordered_json flavours = nlohmann::ordered_json::array();
+    for (const std::int32_t flavour : report.foreign->flavours) {
+      flavours.push_back(exattn_flavour_name(flavour));
+    }
+    document["implementation"] = {
+        {"name", report.foreign->name}, {"version", report.foreign->version}, {"flavours", std::move(flavours)}};
+  } else {
+    nlohmann::ordered_json lanes = nlohmann::ordered_json::object();
+    for (const LaneKind &kind : lane_kinds()) {
+      lanes[exattn_lanes_name(kind.lanes)] = {{"exact", kind.exact}, {"fast", kind.fast}, {"missing", kind.missing}};
+    }
+    document["lanes"] = std::move(lanes);
+  }
   document["cases"] = report.cases;
   document["passed"] = report.passed;
   document["failed"] = report.failed;
+  if (report.foreign) {
+    document["not_run"] = report.unsupported;
+    document["cases_left_out"] = report.left_out;
+    if (report.max_work) {
+      document["max_work"] = *report.max_work;
+    }
+  }
   // Everything that failed in one place: each combination, then what is wrong with the run as a whole.
   nlohmann::ordered_json failures = nlohmann::ordered_json::array();
   for (const Result &result : report.results) {
-    if (!result.passed) {
-      failures.push_back(result.lanes == EXATTN_LANES_AUTO
-                             ? result.id + " inputs"
+    if (result.failed()) {
+      failures.push_back(result.inputs_alone() ? result.id + " inputs"
+                         : !result.implementation.empty()
+                             ? describe(result)
                              : result.id + " " + combination_name(result.lanes, result.flavour) + " threads " +
                                    std::to_string(result.threads) + packed_text(result));
     }
@@ -1027,29 +1125,47 @@ std::string to_json(const Report &report) {
 std::string to_junit(const Report &report) {
   double seconds = 0;
   std::string cases;
-  const auto add = [&](const std::string &suite, const std::string &name, double time, const std::string &problem) {
+  const auto add = [&](const std::string &suite, const std::string &name, double time, const std::string &inside) {
     cases += "  <testcase classname=\"exattn." + xml_text(suite) + "\" name=\"" + xml_text(name) + "\" time=\"" +
              fixed(time, 6) + "\"";
-    if (problem.empty()) {
-      cases += "/>\n";
-    } else {
-      cases += ">\n    <failure message=\"" + xml_text(problem.substr(0, problem.find('\n'))) + "\">" +
-               xml_text(problem) + "</failure>\n  </testcase>\n";
-    }
+    cases += inside.empty() ? "/>\n" : ">\n    " + inside + "\n  </testcase>\n";
     seconds += time;
   };
+  const auto failure = [](const std::string &problem) {
+    return "<failure message=\"" + xml_text(problem.substr(0, problem.find('\n'))) + "\">" + xml_text(problem) +
+           "</failure>";
+  };
   for (const Result &result : report.results) {
-    const bool ran = result.lanes != EXATTN_LANES_AUTO;
-    add(ran ? std::string(exattn_flavour_name(result.flavour)) + "." + exattn_lanes_name(result.lanes) : "inputs",
-        ran ? result.id + " threads " + std::to_string(result.threads) + packed_text(result) : result.id,
-        result.milliseconds / 1000, joined(result.problems));
+    std::string suite = "inputs", name = result.id;
+    if (!result.implementation.empty()) {
+      suite = std::string(exattn_flavour_name(result.flavour)) + "." + result.implementation;
+    } else if (!result.inputs_alone()) {
+      suite = std::string(exattn_flavour_name(result.flavour)) + "." + exattn_lanes_name(result.lanes);
+      name += " threads " + std::to_string(result.threads) + packed_text(result);
+    }
+    add(suite, name, result.milliseconds / 1000,
+        result.failed()              ? failure(joined(result.problems))
+        : result.unsupported.empty() ? ""
+                                     : "<skipped message=\"" + xml_text(result.unsupported) + "\"/>");
   }
-  for (const std::string &failure : report.failures) {
-    add("run", "complete", 0, failure);
+  for (const std::string &problem : report.failures) {
+    add("run", "complete", 0, failure(problem));
+  }
+  std::string skipped, properties;
+  if (report.foreign) {
+    skipped = " skipped=\"" + std::to_string(report.unsupported) + "\"";
+    const auto property = [&](const char *key, const std::string &value) {
+      properties += std::string("    <property name=\"") + key + "\" value=\"" + xml_text(value) + "\"/>\n";
+    };
+    property("implementation", report.foreign->name);
+    property("implementation version", report.foreign->version);
+    property("cases left out", std::to_string(report.left_out));
+    properties = "  <properties>\n" + properties + "  </properties>\n";
   }
   return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"exattn conformance\" tests=\"" +
-         std::to_string(report.passed + report.failed) + "\" failures=\"" + std::to_string(report.failed) +
-         "\" errors=\"0\" time=\"" + fixed(seconds, 6) + "\">\n" + cases + "</testsuite>\n";
+         std::to_string(report.passed + report.failed + report.unsupported) + "\" failures=\"" +
+         std::to_string(report.failed) + "\" errors=\"0\"" + skipped + " time=\"" + fixed(seconds, 6) + "\">\n" +
+         properties + cases + "</testsuite>\n";
 }
 
 } // namespace exattn::conformance

@@ -15,10 +15,33 @@
 
 namespace exattn::conformance {
 
-// What is tested: the two entry points of the library, or a stand-in for them.
+// What an implementation that is not this library says of itself.
+struct Foreign {
+  std::string name, version;
+  std::vector<std::int32_t> flavours; // that it has
+};
+
+// What is tested: the two entry points of the library, or a stand-in for them. Those of a foreign implementation are
+// never given pages, packed keys or threads, and may throw what is below.
 struct Implementation {
   std::function<exattn_status(const exattn_attention_args &)> attention;
   std::function<exattn_status(const exattn_softmax_args &)> softmax;
+  std::optional<Foreign> foreign = std::nullopt;
+};
+
+// It does not have what a call asks for.
+struct Unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// It has it, but the call failed.
+struct CallFailed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// It can't be started, is gone, or doesn't do as was agreed: this ends the run.
+struct ForeignError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 // The exattn library that this program is linked with.
@@ -44,6 +67,8 @@ struct Selection {
   bool packed = false;                              // once more with packed keys, on the fewest threads
   std::optional<Tier> tier;                         // none: both
   std::function<bool(const std::string &)> matches; // by id; empty: every case
+  std::optional<std::int64_t> max_work;             // multiply-adds; of softmax, elements. Larger cases are left out
+  bool allow_unsupported = false;                   // what a foreign implementation lacks is no failure
 };
 
 // A selection that cannot be run here as it stands.
@@ -60,19 +85,24 @@ struct Difference {
   std::size_t count = 0; // how many elements of that output differ
 };
 
-// One combination of case, flavour, lane kind, number of threads and layout of the keys; or, with none of them, an
-// input that is wrong.
+// One combination of case, flavour, lane kind, number of threads and layout of the keys; of a foreign implementation
+// one of case and flavour; or, with none of them, an input that is wrong.
 struct Result {
   std::string id;
   std::int32_t flavour = EXATTN_EXACT;
-  std::int32_t lanes = EXATTN_LANES_AUTO; // EXATTN_LANES_AUTO: the case could not be run
+  std::int32_t lanes = EXATTN_LANES_AUTO; // EXATTN_LANES_AUTO: foreign, or the case could not be run
   std::int32_t threads = 0;
-  bool packed = false; // the keys were packed
-  std::string kernel;  // the name that the kernel gave itself
+  std::string implementation; // the name of a foreign one; empty: the library
+  bool packed = false;        // the keys were packed
+  std::string kernel;         // the name that the kernel gave itself
   bool passed = false;
+  std::string unsupported; // what the implementation lacks, if that is allowed: then this has neither passed nor failed
   double milliseconds = 0;
   std::vector<std::string> problems; // a line each
   std::optional<Difference> difference;
+
+  bool inputs_alone() const { return lanes == EXATTN_LANES_AUTO && implementation.empty(); }
+  bool failed() const { return !passed && unsupported.empty(); }
 };
 
 struct Report {
@@ -80,7 +110,11 @@ struct Report {
   std::vector<std::string> failures; // of the run as a whole: a required lane kind missing, nothing executed
   std::size_t cases = 0;
   std::size_t passed = 0;
-  std::size_t failed = 0; // results and failures of the run
+  std::size_t failed = 0;               // results and failures of the run
+  std::size_t unsupported = 0;          // results that count as not run
+  std::size_t left_out = 0;             // cases of too much work
+  std::optional<std::int64_t> max_work; // what is too much
+  std::optional<Foreign> foreign;
   bool ok() const { return failed == 0 && passed > 0; }
 };
 
@@ -90,11 +124,13 @@ struct Observer {
   std::function<void(const Result &)> after;
 };
 
-// Throws SelectionError when the selection names a lane kind or flavour that is not usable here, or no case.
+// Throws SelectionError when the selection names a lane kind or flavour that is not usable here, or no case; and
+// ForeignError.
 Report run(const Goldens &goldens, const Selection &selection, const Implementation &implementation,
            const Observer &observer);
 
-// "combination" as text for people: "bert-base-128 exact avx2 threads 1", or "... threads 1 packed".
+// "combination" as text for people: "bert-base-128 exact avx2 threads 1", "... threads 1 packed", or
+// "bert-base-128 exact by NAME".
 std::string describe(const Result &result);
 
 // The bits of a float as eight hex digits.

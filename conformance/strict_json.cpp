@@ -58,6 +58,14 @@ StrictObject StrictObject::object(const char *key) {
   return StrictObject(member(key), where + ": " + key);
 }
 
+std::string StrictObject::text(const char *key) {
+  const json &found = member(key);
+  if (!found.is_string()) {
+    fail(std::string("\"") + key + "\" must be a string");
+  }
+  return found.get<std::string>();
+}
+
 std::string StrictObject::string(const char *key) {
   const json &found = member(key);
   if (!found.is_string() || found.get<std::string>().empty()) {

@@ -33,6 +33,7 @@ public:
   bool has(const char *key) const { return value.contains(key); }
   const nlohmann::json &member(const char *key);
   StrictObject object(const char *key);
+  std::string text(const char *key);                                   // may be empty
   std::string string(const char *key);                                 // not empty
   bool choice(const char *key, const char *first, const char *second); // one of two words: true for the second
   bool boolean(const char *key);

@@ -1,5 +1,6 @@
 #include "output_file.hpp"
 
+#include "on_signal.hpp"
 #include "program.hpp"
 
 #include <fcntl.h>
@@ -7,59 +8,22 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <string>
 #include <system_error>
+#include <vector>
 
 namespace exattn::program {
 namespace {
 
-// Files that are open aside, for a signal to remove. A command has no more than this many at once.
-std::array<std::atomic<const char *>, 4> open_aside;
-
-extern "C" void remove_aside_and_stop(int signal) {
-  for (const std::atomic<const char *> &path : open_aside) {
-    if (const char *name = path.load(); name != nullptr) {
-      unlink(name);
-    }
-  }
-  std::signal(signal, SIG_DFL);
-  raise(signal);
-}
-
-void remember(const char *path) {
-  for (std::atomic<const char *> &place : open_aside) {
-    const char *empty = nullptr;
-    if (place.compare_exchange_strong(empty, path)) {
-      break;
-    }
-  }
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction action {};
-    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) { // an ignored one stays ignored
-      action.sa_handler = remove_aside_and_stop;
-      sigaction(signal, &action, nullptr);
-    }
-  }
-}
-
-void forget(const char *path) {
-  for (std::atomic<const char *> &place : open_aside) {
-    const char *same = path;
-    place.compare_exchange_strong(same, nullptr);
-  }
-}
-
 // Whether a file that this process has open aside is that one, however its path is written.
 bool is_open_aside(const std::string &path) {
-  return std::any_of(open_aside.begin(), open_aside.end(), [&](const std::atomic<const char *> &open) {
-    const char *name = open.load();
+  const std::vector<std::string> open = files_to_remove();
+  return std::any_of(open.begin(), open.end(), [&](const std::string &name) {
     std::error_code error;
-    return name != nullptr && std::filesystem::equivalent(name, path, error);
+    return std::filesystem::equivalent(name, path, error);
   });
 }
 
@@ -105,13 +69,13 @@ OutputFile::OutputFile(const std::string &name) : path(name), target(name) {
     }
     file = descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
     if (file != nullptr) {
-      remember(aside.c_str());
+      remove_on_signal(aside.c_str());
       struct stat old {}; // a file that is replaced keeps its permissions
       if (stat(target.c_str(), &old) == 0 && fchmod(descriptor, old.st_mode & 07777) != 0) {
         const int reason = errno;
         std::fclose(file);
         unlink(aside.c_str());
-        forget(aside.c_str());
+        keep_on_signal(aside.c_str());
         errno = reason;
         fail("cannot be given the permissions that it has");
       }
@@ -130,7 +94,7 @@ OutputFile::~OutputFile() {
     if (!committed) {
       unlink(aside.c_str());
     }
-    forget(aside.c_str());
+    keep_on_signal(aside.c_str());
   }
 }
 
