@@ -18,8 +18,6 @@
 #include <limits>
 #include <utility>
 
-extern char **environ; // POSIX leaves its declaration to the program
-
 namespace exattn::program {
 namespace {
 

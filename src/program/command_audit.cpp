@@ -51,7 +51,7 @@ public:
     add(line);
   }
 
-  int print(bool json, const std::string &same_text, ordered_json more) const {
+  int print(bool json, const std::string &same_text, const ordered_json &more) const {
     if (json) {
       ordered_json document = {{"same", same()}, {"differences", lines}};
       if (!items.empty()) {

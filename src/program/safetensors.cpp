@@ -217,10 +217,9 @@ private:
 
 std::string names_of(const SafetensorsHeader &header) {
   constexpr std::size_t kMostNames = 20;
-  std::vector<std::string> names;
-  for (const SafetensorsEntry &tensor : header.tensors) {
-    names.push_back(tensor.name);
-  }
+  std::vector<std::string> names(header.tensors.size());
+  std::transform(header.tensors.begin(), header.tensors.end(), names.begin(),
+                 [](const SafetensorsEntry &tensor) { return tensor.name; });
   std::sort(names.begin(), names.end());
   std::string text;
   for (std::size_t n = 0; n < std::min(names.size(), kMostNames); ++n) {
@@ -278,7 +277,8 @@ NpyArray read_safetensors(const std::string &path, const std::string &tensor, co
   array.type = find_type(*found, array.name, types);
   array.shape = found->shape;
   array.strides = c_strides(array.shape);
-  set_data(array, file.bytes.substr(header.data_offset + found->begin, found->end - found->begin), std::move(file));
+  const std::string_view data = file.bytes.substr(header.data_offset + found->begin, found->end - found->begin);
+  set_data(array, data, std::move(file));
   return array;
 }
 
