@@ -8,6 +8,7 @@
 #include <array>
 #include <limits>
 #include <set>
+#include <tuple>
 
 namespace exattn::program {
 namespace {
@@ -190,8 +191,8 @@ private:
 
   void check_layout(SafetensorsHeader &header) const {
     std::vector<SafetensorsEntry> &tensors = header.tensors;
-    std::stable_sort(tensors.begin(), tensors.end(), [](const SafetensorsEntry &a, const SafetensorsEntry &b) {
-      return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+    std::sort(tensors.begin(), tensors.end(), [](const SafetensorsEntry &a, const SafetensorsEntry &b) {
+      return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
     });
     const std::size_t there = bytes.size() - header.data_offset;
     std::size_t at = 0;
