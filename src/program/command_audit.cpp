@@ -555,7 +555,8 @@ void make_optional(CLI::App &command) {
 void add_audit(CLI::App &app, int &exit_code) {
   CLI::App *command = app.add_subcommand("audit", "Record what was computed, verify it elsewhere, find what differs");
   command->require_subcommand(1);
-  command->footer("docs/audit.md has the format of records and a tour.");
+  command->footer("docs/audit.md has the format of records and a tour.\n\n"
+                  "Example:\n  exattn audit verify run.exattn.json --q q.npy --k k.npy --v v.npy --sample 50");
 
   auto record_options = std::make_shared<RecordOptions>();
   CLI::App *record_command = command->add_subcommand("record", "Compute attention and write a record of it");

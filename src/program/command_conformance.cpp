@@ -310,7 +310,7 @@ void add_conformance(CLI::App &app, int &exit_code) {
       "The last line is: N passed, N failed.\n"
       "Each case is computed with keys as rows on every number of threads, then with packed keys on the fewest.\n"
       "The environment variable EXATTN_LANES is not looked at: --lanes alone chooses.\n\n"
-      "Examples:\n  exattn conformance --tier quick --require avx2\n"
+      "Example:\n  exattn conformance --tier quick --require avx2\n"
       "  exattn conformance --implementation 'python3 examples/foreign.py' --max-work 20000");
   command->callback([options, &exit_code] { exit_code = run_conformance(*options); });
 }

@@ -6,7 +6,7 @@ _exattn() {
   # The subcommands on the line so far.
   help=$("${path[@]}" --help 2>/dev/null)
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    if sed -n '/^Subcommands:/,$p' <<<"$help" | grep -q "^  $word "; then
+    if sed -n '/^Subcommands:/,/^$/p' <<<"$help" | grep -q "^  $word "; then
       path+=("$word")
       help=$("${path[@]}" --help 2>/dev/null)
     fi
@@ -30,7 +30,7 @@ _exattn() {
   if [[ $current == -* ]]; then
     mapfile -t values < <(sed -nE 's/^ +(-[^ ]*).*/\1/p' <<<"$help" | tr ',' '\n')
   else
-    mapfile -t values < <(sed -n '/^Subcommands:/,$p' <<<"$help" | sed -nE 's/^  ([a-z]+) .*/\1/p')
+    mapfile -t values < <(sed -n '/^Subcommands:/,/^$/p' <<<"$help" | sed -nE 's/^  ([a-z]+) .*/\1/p')
   fi
   mapfile -t COMPREPLY < <(compgen -W "${values[*]}" -- "$current")
   [[ ${#COMPREPLY[@]} -gt 0 || ${#values[@]} -gt 0 ]] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
