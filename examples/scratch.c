@@ -27,9 +27,8 @@ static exattn_attention_args step_arguments(exattn_pool *pool) {
   args.v = (exattn_tensor){v, EXATTN_F32, 4, {kv_heads * capacity * size, capacity * size, size, 1}};
   args.out = (exattn_output){out, 0, 4, {heads * size, size, size, 1}};
   args.pool = pool;
-  /* So the size depends on head_dim, value_dim and the number of threads alone. With AUTO, one row over very many keys
-   * may use all threads, for scratch that grows with the keys: then ask at the greatest length, and have split_limit.
-   */
+  /* So the size depends on head_dim, value_dim and the number of threads alone. With EXATTN_SPLIT_KEYS_AUTO, one row
+   * over very many keys may use all threads, for up to split_limit bytes more: then supply those as well. */
   args.split_keys = EXATTN_SPLIT_KEYS_NEVER;
   return args;
 }
