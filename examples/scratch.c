@@ -66,7 +66,7 @@ int main(void) {
   int failed = exattn_attention_scratch_size(&args, &args.scratch_size) != EXATTN_OK;
   args.scratch = failed ? NULL : malloc(args.scratch_size); /* any alignment will do */
   failed = args.scratch == NULL || decode(&args) != 0;
-  printf("%d steps in %zu bytes of scratch: %s\n", (int)capacity, args.scratch_size, failed ? "failed" : "right");
+  printf("%d steps in %zu bytes of scratch: %s\n", capacity, args.scratch_size, failed ? "failed" : "right");
 
   args.scratch_size -= 1; /* too little is an error, never a hidden allocation */
   failed = exattn_attention(&args) != EXATTN_ERROR_SCRATCH || failed;
