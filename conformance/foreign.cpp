@@ -26,7 +26,6 @@ using Shape = std::vector<std::int64_t>;
 constexpr std::size_t kRoom = std::size_t{64} << 10;
 
 // ---- Text
-// ------------------------------------------------------------------------------------------------------------
 
 // Text from outside, for reports: control characters would garble a terminal, and XML doesn't allow them.
 std::string printable(std::string text) {
@@ -44,7 +43,6 @@ std::string printable(std::string text) {
 }
 
 // ---- Base64
-// ----------------------------------------------------------------------------------------------------------
 
 std::size_t encoded_size(std::size_t bytes) {
   return (bytes + 2) / 3 * 4;
@@ -96,7 +94,6 @@ std::vector<unsigned char> bytes_of(StrictObject &object, const char *key, std::
 }
 
 // ---- Tensors
-// ---------------------------------------------------------------------------------------------------------
 
 std::size_t element_count(const Shape &shape) {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, [](std::size_t product, std::int64_t size) {
@@ -189,7 +186,6 @@ std::string bits_message(const float &value) {
 }
 
 // ---- Calls
-// -----------------------------------------------------------------------------------------------------------
 
 // One output of a call: where the answer goes.
 struct Wanted {

@@ -46,7 +46,6 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 // ---- Base64 by RFC 4648, for answers and for what is asked
-// -----------------------------------------------------------
 
 const std::string kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -106,7 +105,6 @@ std::string two_equal_answer(int request) {
 }
 
 // ---- An implementation in this process: the library, behind messages
-// -------------------------------------------------
 
 // Memory of a tensor in a message, aligned for any element.
 struct Memory {
@@ -685,20 +683,20 @@ TEST_CASE("foreign: cases of more work than wanted are left out and counted") {
     std::size_t cases, left_out;
   };
   const auto check = [](const std::string &golden, const std::vector<Expected> &expected) {
-    for (const auto &[most, cases, left_out] : expected) {
-      CAPTURE(most);
+    for (const Expected &wanted : expected) {
+      CAPTURE(wanted.most);
       Abacus abacus;
       Selection selection;
-      selection.max_work = most;
+      selection.max_work = wanted.most;
       const Report report = ask(abacus, goldens_of(golden), selection);
-      CHECK(report.cases == cases);
-      CHECK(report.left_out == left_out);
-      CHECK(report.passed == 2 * cases);
-      CHECK(report.ok() == (cases > 0));
-      CHECK(json::parse(to_json(report))["cases_left_out"] == left_out);
-      CHECK(json::parse(to_json(report))["max_work"] == most);
-      CHECK(contains(to_junit(report), "\"cases left out\" value=\"" + std::to_string(left_out) + "\""));
-      if (cases == 0) {
+      CHECK(report.cases == wanted.cases);
+      CHECK(report.left_out == wanted.left_out);
+      CHECK(report.passed == 2 * wanted.cases);
+      CHECK(report.ok() == (wanted.cases > 0));
+      CHECK(json::parse(to_json(report))["cases_left_out"] == wanted.left_out);
+      CHECK(json::parse(to_json(report))["max_work"] == wanted.most);
+      CHECK(contains(to_junit(report), "\"cases left out\" value=\"" + std::to_string(wanted.left_out) + "\""));
+      if (wanted.cases == 0) {
         CHECK(report.failures ==
               std::vector<std::string>{"nothing was executed: every case that matches was left out as too much work"});
       }
@@ -726,7 +724,6 @@ TEST_CASE("foreign: flavours are those that it has, and one that was asked for i
 }
 
 // ---- Processes
-// -------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -836,7 +833,6 @@ TEST_CASE("child process: the end is exit code 0 and nothing more to say") {
 }
 
 // ---- The program
-// -----------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -18,6 +18,10 @@
 #include <limits>
 #include <utility>
 
+#ifdef __APPLE__
+extern char **environ; // which only other systems' unistd.h declares
+#endif
+
 namespace exattn::program {
 namespace {
 
