@@ -6,13 +6,12 @@
  * and the log-sum-exps ln 1, ln 3, ln 4. */
 #include <exattn/exattn.h>
 
-#include <math.h>
 #include <stdio.h>
 
 enum { tokens = 3 };
 
 static int near(float value, double expected) {
-  return fabs((double)value - expected) <= 1e-6;
+  return (double)value - expected <= 1e-6 && expected - (double)value <= 1e-6;
 }
 
 int main(void) {
@@ -54,8 +53,8 @@ int main(void) {
     return 1;
   }
   printf("out %.6f %.6f %.6f\n", (double)out[0], (double)out[1], (double)out[2]);
-  return near(out[0], 4) && near(out[1], 2) && near(out[2], 3) && near(lse[0], 0) && near(lse[1], log(3)) &&
-                 near(lse[2], log(4))
+  return near(out[0], 4) && near(out[1], 2) && near(out[2], 3) && near(lse[0], 0) &&
+                 near(lse[1], 1.0986123 /* log 3 */) && near(lse[2], 1.3862944 /* log 4 */)
              ? 0
              : 1;
 }
