@@ -1564,6 +1564,25 @@ void add_by_hand(Cases &cases) {
                       .count_values(1)
                       .scale(kOne)
                       .finish());
+  // 1 + 2^-23, and a product of 2^-24 - 2^-54, which is 2^-24 when it is rounded.
+  cases.push_back(Attention("hand-fma-once",
+                            "a sum just below a tie: an fma by way of binary64 rounds it twice, and up",
+                            {1, 1, 1, 1, 1, 2, 1})
+                      .q(constant(0x3F800001u))
+                      .set('q', {0, 0, 0, 1}, 0x39800100u)
+                      .k(constant(kOne))
+                      .set('k', {0, 0, 0, 1}, 0x397FFE00u)
+                      .scale(kOne)
+                      .finish());
+  // The first block's acc is +0 times NaN, times infinity, and times 1.
+  cases.push_back(mean("hand-alpha-zero", "acc is multiplied by an alpha of +0, not set to +0: NaN, NaN and 1",
+                       {1, 1, 1, 1, 65, 1, 3})
+                      .v(constant(kOne))
+                      .set('v', {0, 0, 0, 0}, kNan)
+                      .set('v', {0, 0, 1, 1}, kInfinity)
+                      .mask(kSharedMask, constant(0))
+                      .set('m', {0, 0, 0, 0}, {0, 0, 0, 63}, kMinusInfinity)
+                      .finish());
 }
 
 // ---- Models that use these options ----

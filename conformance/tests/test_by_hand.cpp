@@ -732,6 +732,17 @@ TEST_CASE("attention: ALiBi at distances that binary32 does not have") {
   });
 }
 
+TEST_CASE("attention: ALiBi at distances that binary64 does not have") {
+  // 2^54 + 2^30 is a tie of 24 bits and goes to 2^54; one more is above it, but not by way of binary64.
+  on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
+    Counting call(lanes, flavour, 1, 1, 1, 2, 1);
+    const std::vector<float> slopes = {0x1p-54F};
+    call.args.alibi_slopes = slopes.data();
+    call.args.q_offset = std::int64_t{0x1000001} << 30;
+    call.check_bits({0, 0}, {0xBF800000u, 0xBF800001u});
+  });
+}
+
 TEST_CASE("attention: the mask is added to the capped score") {
   on_every_kernel([](std::int32_t lanes, std::int32_t flavour) {
     Counting call(lanes, flavour, 1, 1, 1, 1, 2);

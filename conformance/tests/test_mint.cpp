@@ -315,6 +315,12 @@ TEST_CASE("golden hashes of outputs that are known without computing") {
   check("hand-softcap", {}, sha256_of(std::vector<float>{3.0F}));
   check("hand-ragged", two_columns({2.0F, 4.5F}), {});
   check("hand-pages", two_columns({3.0F}), {});
+  check("hand-alpha-zero", sha256_of(std::vector<float>{std::bit_cast<float>(kNan), std::bit_cast<float>(kNan), 1.0F}),
+        repeated(0, 1));
+  // 1 + 2^-23 + 2^-24 is a tie, which goes to the even 1 + 2^-22; 2^-54 less is below it.
+  const AttentionCase &once = find(goldens.attention, "hand-fma-once");
+  CHECK(once.exact.lse == repeated(0x3F800002u, 1));
+  CHECK(once.fast.lse == repeated(0x3F800001u, 1));
   check("hand-state", two_columns({1.0F}), {});
   // Its state's bytes, from the layout of the definition's section 14: m 0, l 64, flag 1, acc 64 and 64.
   for (const bool fast : {false, true}) {
