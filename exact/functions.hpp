@@ -20,6 +20,7 @@ struct Exact {
   template <class Other>
   using On = Exact<Other>;
   static Float muladd(Float a, Float b, Float c) { return Lanes::add(Lanes::multiply(a, b), c); }
+  static Float muladd_number(Float a, const float *b, Float c) { return Lanes::add(Lanes::multiply_number(a, b), c); }
   // What dividing by l needs of l, and the division.
   static Float divisor(Float l) { return l; }
   static Float divide(Float x, Float divisor) { return Lanes::divide(x, divisor); }
@@ -32,6 +33,7 @@ struct Fast {
   template <class Other>
   using On = Fast<Other>;
   static Float muladd(Float a, Float b, Float c) { return Lanes::fma(a, b, c); }
+  static Float muladd_number(Float a, const float *b, Float c) { return Lanes::fma(a, Lanes::broadcast(*b), c); }
   static Float divisor(Float l) { return Lanes::divide(Lanes::broadcast(1.0F), l); }
   static Float divide(Float x, Float divisor) { return Lanes::multiply(x, divisor); }
 };

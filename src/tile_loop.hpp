@@ -670,19 +670,7 @@ private:
     }
 #pragma GCC unroll 4
     for (std::int64_t x = 0; x < head_dim; ++x) {
-      Float query[kTileVectors];
-#pragma GCC unroll 16
-      for (int n = 0; n < kTileVectors; ++n) {
-        query[n] = Lanes::load(queries + n * kWidth);
-      }
-#pragma GCC unroll 16
-      for (int c = 0; c < kColumns; ++c) {
-        const Float key = Lanes::broadcast(keys[c]);
-#pragma GCC unroll 16
-        for (int n = 0; n < kTileVectors; ++n) {
-          sum[c][n] = Flavour::muladd(query[n], key, sum[c][n]);
-        }
-      }
+      add_products<kColumns>(queries, keys, sum);
       queries += kStripRows;
       keys += kPackedKeys;
     }
@@ -950,7 +938,7 @@ private:
     }
 #pragma GCC unroll 4
     for (; key < visible.all_end; ++key, value += stride, weight += kStripRows) {
-      add_value<columns>(weight, value, acc);
+      add_products<columns>(weight, value, acc);
     }
     for (; key < visible.any_end; ++key, value += stride, weight += kStripRows) {
       add_seen_value<columns>(visible, key, vector, weight, value, acc);
@@ -964,19 +952,27 @@ private:
     }
   }
 
+  // Vectors of queries, or weights, times the numbers of a key, or of a value row: a step of both products.
   template <int columns>
-  static void add_value(const float *weight, const float *value, Float (&acc)[columns][kTileVectors]) {
-    Float p[kTileVectors];
+  static void add_products(const float *vectors, const float *numbers, Float (&sum)[columns][kTileVectors]) {
+    Float vector[kTileVectors];
 #pragma GCC unroll 16
     for (int n = 0; n < kTileVectors; ++n) {
-      p[n] = Lanes::load(weight + n * kWidth);
+      vector[n] = Lanes::load(vectors + n * kWidth);
     }
 #pragma GCC unroll 16
     for (int c = 0; c < columns; ++c) {
-      const Float v = Lanes::broadcast(value[c]);
+      if (c * kColumns < columns * Lanes::tile(Flavour::fused).operands) {
+#pragma GCC unroll 16
+        for (int n = 0; n < kTileVectors; ++n) {
+          sum[c][n] = Flavour::muladd_number(vector[n], numbers + c, sum[c][n]);
+        }
+        continue;
+      }
+      const Float number = Lanes::broadcast(numbers[c]);
 #pragma GCC unroll 16
       for (int n = 0; n < kTileVectors; ++n) {
-        acc[c][n] = Flavour::muladd(p[n], v, acc[c][n]);
+        sum[c][n] = Flavour::muladd(vector[n], number, sum[c][n]);
       }
     }
   }
